@@ -1,0 +1,191 @@
+package llmclient
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/neverhang/neverhang/chat"
+	"github.com/neverhang/neverhang/internal/sse"
+)
+
+// An answer reads the body of a 200: an event stream, one JSON value, or
+// something that is neither. Which it is, the first byte tells; servers and
+// gateways are not to be trusted with the content type.
+type answer struct {
+	a      *attempt
+	body   *bufio.Reader
+	events *sse.Reader // set if it is a stream
+
+	begun    bool
+	json     bool   // it is one JSON value
+	finished bool   // a finish reason has come
+	done     bool   // [DONE] has come
+	reasoned bool   // reasoning has come
+	noise    string // a line that belongs to no event stream
+}
+
+// An insideError is an error that the server sent inside an answer.
+type insideError struct{ said *chat.ServerError }
+
+func (e *insideError) Error() string { return "an error inside the answer" }
+
+// drainFor and drainBytes bound how long and how far the end of an answer that
+// is whole is read on, for the connection to be used again.
+const (
+	drainFor   = 20 * time.Millisecond
+	drainBytes = 4 << 10
+)
+
+// next returns the next chunk, or io.EOF at the end of the answer, whole or
+// not.
+func (n *answer) next() (*chat.Chunk, error) {
+	if !n.begun {
+		n.begun = true
+		if err := n.begin(); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case n.done:
+		return nil, io.EOF
+	case n.json:
+		return n.value()
+	}
+	for {
+		ev, err := n.events.Next()
+		if err != nil {
+			if err == io.ErrUnexpectedEOF && n.a.ctx.Err() == nil {
+				// The standard discards an event that does not end.
+				err = io.EOF
+			}
+			return nil, err
+		}
+		ch, err := n.event(ev)
+		if ch != nil || err != nil {
+			return ch, err
+		}
+	}
+}
+
+// begin finds out what the body is.
+func (n *answer) begin() error {
+	for {
+		head, err := n.body.Peek(1)
+		if err != nil {
+			return n.ended(err)
+		}
+		switch head[0] {
+		case ' ', '\t', '\r', '\n':
+			// DeepSeek sends blank lines while a plain answer is being made.
+			_, _ = n.body.Discard(1)
+			n.a.watch.tell((*meter).ping)
+			continue
+		case '{', '[':
+			n.json = true
+			return nil
+		case '<':
+			// The head of a web page is enough to say so. Its end is not
+			// waited for.
+			n.a.watch.tell((*meter).refused)
+			page, _ := io.ReadAll(io.LimitReader(n.body, 2<<10))
+			return &badAnswer{kind: ErrMalformed, text: "a web page came in place of an answer: " + n.a.kindOfBody() + snippet(page) +
+				"; something between here and the model, or BaseURL, is wrong"}
+		}
+		if bom, err := n.body.Peek(4); err == nil && string(bom[:3]) == "\xEF\xBB\xBF" && (bom[3] == '{' || bom[3] == '[') {
+			_, _ = n.body.Discard(3)
+			continue
+		}
+		n.events = sse.NewReader(n.body, n.a.call.client.cfg.Limits.EventBytes)
+		return nil
+	}
+}
+
+// ended turns the end of a body into what it means: an answer that is not
+// there is told apart from one that broke off.
+func (n *answer) ended(err error) error {
+	if err == io.ErrUnexpectedEOF && n.a.ctx.Err() == nil {
+		return &badAnswer{kind: ErrIncomplete, text: "the answer broke off before its announced length", err: err}
+	}
+	return err
+}
+
+// event turns an event into a chunk, if it holds one.
+func (n *answer) event(ev sse.Event) (*chat.Chunk, error) {
+	switch {
+	case ev.Kind == sse.Ping || ev.Kind == sse.Message && ev.Type == "ping":
+		n.a.watch.tell((*meter).ping)
+		return nil, nil
+	case ev.Kind == sse.Field:
+		if ev.Type == "error" {
+			if said := chat.ParseError(ev.Data); said != nil {
+				return nil, &insideError{said}
+			}
+		}
+		if n.noise == "" {
+			n.noise = snippet([]byte(ev.Type + ":" + string(ev.Data)))
+		}
+		return nil, nil
+	}
+	data := bytes.TrimSpace(ev.Data)
+	if bytes.HasPrefix(data, []byte("[DONE]")) {
+		n.done = true
+		n.a.watch.tell((*meter).finish)
+		n.drain()
+		return nil, io.EOF
+	}
+	if ev.Type == "error" {
+		said := chat.ParseError(data)
+		if said == nil {
+			said = &chat.ServerError{Message: snippet(data)}
+		}
+		return nil, &insideError{said}
+	}
+	ch, err := chat.ParseChunk(data)
+	if err != nil {
+		return nil, &badAnswer{kind: ErrMalformed, text: "a piece of the answer cannot be read: " + err.Error(), err: plainError(err)}
+	}
+	if ch.Error != nil {
+		return nil, &insideError{ch.Error}
+	}
+	return ch, nil
+}
+
+// value reads the answer as one JSON value.
+func (n *answer) value() (*chat.Chunk, error) {
+	text, err := io.ReadAll(n.body)
+	if err != nil {
+		return nil, n.ended(err)
+	}
+	n.done = true
+	ch, err := chat.ParseChunk(text)
+	switch {
+	case err != nil && cut(err):
+		return nil, &badAnswer{kind: ErrIncomplete, text: "the answer broke off: " + err.Error(), err: plainError(err)}
+	case err != nil:
+		return nil, &badAnswer{kind: ErrMalformed, text: "the answer cannot be read: " + err.Error(), err: plainError(err)}
+	case ch.Error != nil:
+		return nil, &insideError{ch.Error}
+	}
+	return ch, nil
+}
+
+// drain reads what is left after [DONE], which is mostly nothing, so that the
+// connection can carry the next call. It does not wait for a server that
+// keeps the answer open.
+func (n *answer) drain() {
+	t := time.AfterFunc(drainFor, func() { n.a.cancel(errDrained) })
+	_, _ = io.CopyN(io.Discard, n.body, drainBytes)
+	t.Stop()
+}
+
+var errDrained = errors.New("the answer was whole, and its body did not end")
+
+// plainError keeps a decoder's error from matching io.EOF and its kin, which
+// would say something about the connection.
+func plainError(err error) error {
+	return errors.New(strings.TrimPrefix(err.Error(), "chat: "))
+}

@@ -1,0 +1,400 @@
+package llmclient
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/neverhang/neverhang/breaker"
+	"github.com/neverhang/neverhang/chat"
+	"github.com/neverhang/neverhang/pacer"
+)
+
+// An attempt is one request on the wire, from its permit to the end of its
+// body. It is used by one goroutine, apart from settle.
+type attempt struct {
+	call   *call
+	n      int
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	watch  watch
+	speaks dialect
+	span   trace.Span
+
+	started time.Time
+	permit  *pacer.Permit
+	pass    *breaker.Pass
+	once    sync.Once // settle
+
+	out       outcome
+	reused    atomic.Bool
+	firstByte atomic.Bool
+
+	body   io.ReadCloser // of the answer; nil before
+	answer answer
+	asm    chat.Assembler
+	resp   *chat.Response // the whole answer
+	early  []*chat.Chunk  // read before the attempt committed
+	ended  meter          // as it was when the attempt settled
+}
+
+// attempt begins the next attempt of the call.
+func (cl *call) attempt(permit *pacer.Permit, pass *breaker.Pass) *attempt {
+	a := &attempt{call: cl, speaks: cl.speaks, started: time.Now(), permit: permit, pass: pass}
+	a.ctx, a.cancel = context.WithCancelCause(cl.ctx)
+	a.watch.onSuspect, a.watch.onExpire = a.suspect, a.expire
+
+	b := cl.client.cfg.Clocks.bounds(cl.load)
+	if left, bounded := cl.left(); bounded {
+		b[iCall].limit = max(left, 1)
+	}
+	a.ctx, a.span = cl.client.tel.startAttempt(a)
+	a.watch.start(newMeter(a.started, b, a.speaks.plain))
+	cl.mu.Lock()
+	cl.n++
+	a.n = cl.n
+	cl.current = a
+	cl.mu.Unlock()
+	cl.client.notify(cl.event(EventAttempt))
+	return a
+}
+
+// suspect announces a clock past its suspect bound.
+func (a *attempt) suspect(x expiry) {
+	ev := a.call.event(EventSuspect)
+	ev.Phase, ev.Clock, ev.After = x.phase, x.clock, x.bound
+	ev.Text = fmt.Sprintf("%v without %s", x.bound, missing[x.clock])
+	a.call.client.notify(ev)
+}
+
+// missing says what each clock waits for.
+var missing = map[ClockName]string{
+	ClockConnect: "a connection", ClockSend: "the request being read", ClockFirstOutput: "output", ClockGap: "output",
+	ClockSilence: "a sign of life", ClockAttempt: "a whole answer", ClockEnd: "the end of the answer", ClockCall: "success",
+}
+
+// expire cuts the attempt: its clock has run out.
+func (a *attempt) expire(x expiry) { a.cancel(errExpired) }
+
+var errExpired = errors.New("a clock ran out")
+
+// commit sends the request and reads until the attempt counts. On failure the
+// attempt is settled.
+func (a *attempt) commit(want commitment) (*Error, ruling) {
+	err := a.open()
+	for err == nil {
+		var ch *chat.Chunk
+		if ch, err = a.next(); err == nil && want == firstOutput {
+			a.early = append(a.early, ch)
+			if ch.Output() {
+				return nil, ruling{}
+			}
+		}
+	}
+	if err == io.EOF {
+		a.settle(nil, breaker.Success)
+		return nil, ruling{}
+	}
+	return a.fail(err)
+}
+
+// open sends the request and reads the head of the answer. An error status is
+// an error, and its body has been read.
+func (a *attempt) open() error {
+	req, err := a.request()
+	if err != nil {
+		return err
+	}
+	resp, err := a.call.client.wire.do(req)
+	a.out.reused, a.out.firstByte = a.reused.Load(), a.firstByte.Load()
+	if err != nil {
+		return bare(err)
+	}
+	a.body = resp.Body
+	a.out.status, a.out.header, a.out.firstByte = resp.StatusCode, resp.Header, true
+	if resp.StatusCode == http.StatusOK {
+		a.watch.tell((*meter).answered)
+		a.answer = answer{a: a, body: bufio.NewReaderSize(&tally{a: a, limit: a.call.client.cfg.Limits.AnswerBytes}, 512)}
+		return nil
+	}
+	a.watch.tell((*meter).refused)
+	// What the endpoint says is worth a moment, and no more: the clock End
+	// cuts a body that does not end.
+	text, _ := io.ReadAll(io.LimitReader(&tally{a: a, limit: noLimit}, errorBytes))
+	a.out.server = chat.ParseError(text)
+	if a.out.server == nil {
+		a.out.server = &chat.ServerError{Message: snippet(text)}
+	}
+	return errStatus
+}
+
+var errStatus = errors.New("error status")
+
+// errorBytes bounds what is read of an error's body.
+const errorBytes = 64 << 10
+
+func (a *attempt) request() (*http.Request, error) {
+	cl := a.call
+	w := &cl.client.wire
+	trace := &httptrace.ClientTrace{
+		GetConn: func(string) {
+			if w.dials {
+				a.watch.tell((*meter).connect)
+			}
+		},
+		DNSStart:     func(httptrace.DNSStartInfo) { a.watch.tell((*meter).connect) },
+		ConnectStart: func(string, string) { a.watch.tell((*meter).connect) },
+		GotConn: func(info httptrace.GotConnInfo) {
+			a.reused.Store(info.Reused)
+			a.watch.tell((*meter).connected)
+		},
+		WroteRequest: func(info httptrace.WroteRequestInfo) {
+			if info.Err == nil {
+				a.watch.tell((*meter).sent)
+			}
+		},
+		GotFirstResponseByte: func() { a.firstByte.Store(true) },
+	}
+	ctx := httptrace.WithClientTrace(a.ctx, trace)
+	body := &bodyReader{rest: cl.body, wrote: func() { a.watch.tell((*meter).wrote) }}
+	secrets := &cl.client.ep.secrets
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, cl.client.ep.name, body)
+	if err != nil {
+		return nil, err
+	}
+	// Without GetBody the transport cannot repeat the request behind our back.
+	req.ContentLength = int64(len(cl.body))
+	req.URL = secrets.target()
+	secrets.authorize(req.Header)
+	return req, nil
+}
+
+// next returns the next piece of the answer, or io.EOF when it is whole.
+func (a *attempt) next() (*chat.Chunk, error) {
+	ch, err := a.answer.next()
+	if err == nil {
+		a.asm.Add(ch)
+		a.see(ch)
+		return ch, nil
+	}
+	if a.answer.finished && err != io.EOF {
+		// The model had said that it was done. What broke off after that was
+		// at most the usage.
+		if m, _ := a.watch.look(); m.phase == PhaseEnd {
+			err = io.EOF
+		}
+	}
+	if err == io.EOF {
+		err = a.whole()
+	}
+	return nil, err
+}
+
+// see tells the clocks, the breaker and the endpoint's memory of a chunk.
+func (a *attempt) see(ch *chat.Chunk) {
+	if ch.Output() {
+		a.pass.Progress()
+		a.watch.tell((*meter).output)
+	}
+	if ch.Reasoning != "" && !a.answer.reasoned {
+		a.answer.reasoned = true
+		a.watch.tell(func(m *meter, _ time.Time) { m.reasons() })
+		a.call.client.ep.sawReasoning(a.call.model)
+	}
+	if ch.FinishReason != "" && !a.answer.finished {
+		a.answer.finished = true
+		a.call.client.ep.finishes()
+		a.watch.tell((*meter).finish)
+	}
+}
+
+// whole checks that what has ended is an answer. It returns io.EOF if so.
+func (a *attempt) whole() error {
+	a.resp = a.asm.Response()
+	r, end := a.resp, a.resp.FinishReason
+	said := !r.Empty() || r.Message.Reasoning != ""
+	switch {
+	case end.Failed():
+		return &badAnswer{kind: ErrAborted, text: fmt.Sprintf("the server gave up on the answer (finish reason %q)", bounded(string(end), 60))}
+	case end == chat.FinishLength && len(r.Message.ToolCalls) > 0:
+		return &badAnswer{kind: ErrTruncated, text: "a token limit cut the answer inside its tool calls (finish reason \"length\"); raise MaxTokens"}
+	case end != "":
+		return io.EOF
+	case !said && a.answer.noise != "":
+		return &badAnswer{kind: ErrMalformed, text: "what came is no answer: " + a.kindOfBody() + a.answer.noise}
+	case !said:
+		return &badAnswer{kind: ErrEmpty, text: "the answer was empty: " + a.kindOfBody() + "no finish reason and no output"}
+	case a.answer.json:
+		return io.EOF // the JSON is whole, and some servers leave the reason out
+	case a.answer.done && !a.call.client.ep.speaks().ends:
+		return io.EOF // an endpoint that has never sent a reason, and said [DONE]
+	case a.answer.done:
+		return &badAnswer{kind: ErrIncomplete, text: "the answer ended without a finish reason, which this endpoint otherwise sends"}
+	}
+	return &badAnswer{kind: ErrIncomplete, text: "the answer broke off: the stream ended without a finish reason"}
+}
+
+// kindOfBody describes the answer's body for messages.
+func (a *attempt) kindOfBody() string {
+	kind := a.out.header.Get("Content-Type")
+	if kind == "" {
+		kind = "no content type"
+	}
+	return fmt.Sprintf("status %d, %s: ", a.out.status, bounded(kind, 60))
+}
+
+// fail rules on a failed attempt and settles it.
+func (a *attempt) fail(err error) (*Error, ruling) {
+	cl := a.call
+	m, out := a.watch.look()
+	if cl.ctx.Err() != nil {
+		e := cl.ended()
+		v := breaker.Ignored
+		if e.Kind == ErrDeadline && m.suspect >= 0 {
+			// Deadlines that callers set are how many a stall is noticed.
+			v = breaker.Failure
+		}
+		e.Partial = a.partial(m)
+		a.settle(e, v)
+		return e, ruling{kind: e.Kind}
+	}
+	e := &Error{Phase: m.phase, Endpoint: cl.client.ep.name, Model: cl.model, Status: a.out.status, Partial: a.partial(m)}
+	var r ruling
+	if out != nil && !(a.out.server != nil && out.clock == ClockEnd) {
+		r = ruling{kind: ErrTimeout, retry: true, fault: theirs}
+		if out.clock == ClockCall && m.suspect < 0 {
+			r.fault = nobodys // the bound was ours, and nothing looked wrong
+		}
+		e.Clock, e.Bound, e.Phase = out.clock, out.bound, out.phase
+		if out.clock == ClockCall {
+			e.Bound = cl.client.cfg.Clocks.bounds(load{})[iCall].limit
+		}
+	} else {
+		var in *insideError
+		a.out.err = err
+		switch {
+		case errors.As(err, &in):
+			a.out.server, a.out.inside = in.said, true
+		case err == errStatus:
+			a.out.err = nil
+		}
+		r = classify(a.out, time.Now())
+		if text := cl.client.ep.adapt(a.speaks, a.out.status, a.out.server); text != "" && a.out.err == nil {
+			r = ruling{kind: r.kind, adapted: true}
+			ev := cl.event(EventAdapted)
+			ev.Text = text
+			cl.client.notify(ev)
+		}
+		if a.out.err != nil && !a.out.inside {
+			e.causes = append(e.causes, a.out.err)
+		}
+	}
+	e.Kind, e.retryable, e.retryAfter = r.kind, r.retry, r.after
+	a.describe(e, m)
+	if r.throttle && (r.hasAfter || r.kind == ErrThrottled) {
+		a.coolDown(e, r)
+	}
+	v := breaker.Ignored
+	if r.fault == theirs {
+		v = breaker.Failure
+	}
+	a.settle(e, v)
+	return e, r
+}
+
+// coolDown makes all calls to the endpoint wait, since it told one to.
+func (a *attempt) coolDown(e *Error, r ruling) {
+	d := r.after
+	if !r.hasAfter {
+		d = a.call.client.cfg.Retry.Backoff
+	}
+	if d <= 0 {
+		return
+	}
+	a.call.client.ep.pacer.CoolDown(d)
+	ev := a.call.event(EventCoolDown)
+	ev.Wait, ev.Err = d, e
+	a.call.client.notify(ev)
+}
+
+// partial returns what has come of the answer, or nil.
+func (a *attempt) partial(m meter) *chat.Response {
+	if m.outputs == 0 && !a.answer.finished {
+		return nil
+	}
+	return a.asm.Response()
+}
+
+// settle ends the attempt, once: the connection, the clocks, the pass, the
+// permit, the record.
+func (a *attempt) settle(e *Error, v breaker.Verdict) {
+	a.once.Do(func() {
+		cl := a.call
+		a.ended, _ = a.watch.stop()
+		now := time.Now()
+		a.cancel(nil)
+		if a.body != nil {
+			_ = a.body.Close()
+		}
+		a.pass.Done(v)
+		a.permit.Release()
+
+		rec := Attempt{
+			Started: a.started, Duration: now.Sub(a.started), Phase: a.ended.phase,
+			Status: a.out.status, Bytes: a.ended.bytes,
+		}
+		if e != nil {
+			rec.Kind, rec.Clock, rec.Text, rec.Phase = e.Kind, e.Clock, bounded(e.text, 200), e.Phase
+		}
+		cl.mu.Lock()
+		cl.attempts = append(cl.attempts, rec)
+		if cl.current == a {
+			cl.current, cl.phase, cl.since = nil, rec.Phase, now
+		}
+		cl.mu.Unlock()
+		cl.spent += a.ended.spent(now)
+		cl.client.tel.endAttempt(a, e)
+		if e != nil {
+			ev := cl.event(EventFailed)
+			ev.Phase, ev.Clock, ev.After, ev.Err = e.Phase, e.Clock, rec.Duration, e
+			cl.client.notify(ev)
+		}
+	})
+}
+
+// A tally reads the answer's body, counts it, and bounds it.
+type tally struct {
+	a     *attempt
+	n     int64
+	limit int64
+}
+
+var errAnswerTooLarge = errors.New("the answer is too large")
+
+func (t *tally) Read(p []byte) (int, error) {
+	n, err := t.a.body.Read(p)
+	if n > 0 {
+		t.n += int64(n)
+		t.a.watch.tell(func(m *meter, now time.Time) { m.read(n, now) })
+		if t.n > t.limit {
+			return 0, errAnswerTooLarge
+		}
+	}
+	return n, err
+}
+
+// snippet returns the beginning of a body that is not JSON, for a message.
+func snippet(body []byte) string {
+	return bounded(strings.ToValidUTF8(string(bytes.TrimSpace(body[:min(len(body), 400)])), "?"), 160)
+}

@@ -1,0 +1,106 @@
+package llmclient
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/neverhang/neverhang/chat"
+	"github.com/neverhang/neverhang/internal/sse"
+)
+
+// The specification of what follows from an attempt.
+func TestClassify(t *testing.T) {
+	status := func(code int, body string, header ...string) outcome {
+		h := http.Header{}
+		for i := 0; i+1 < len(header); i += 2 {
+			h.Set(header[i], header[i+1])
+		}
+		return outcome{status: code, header: h, server: chat.ParseError([]byte(body)), firstByte: true}
+	}
+	inside := func(body string) outcome {
+		return outcome{status: 200, header: http.Header{}, server: chat.ParseError([]byte(body)), inside: true, firstByte: true}
+	}
+	reset := &net.OpError{Op: "read", Err: syscall.ECONNRESET}
+	tests := map[string]struct {
+		o    outcome
+		want ruling
+	}{
+		"400":                            {status(400, `{"error":{"message":"no"}}`), ruling{kind: ErrRequest, fault: ours}},
+		"400 context, by code":           {status(400, `{"error":{"message":"x","code":"context_length_exceeded"}}`), ruling{kind: ErrContextLength, fault: ours}},
+		"400 context, llama.cpp":         {status(400, `{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error","n_ctx":4096}}`), ruling{kind: ErrContextLength, fault: ours}},
+		"400 context, vLLM":              {status(400, `{"object":"error","message":"This model's maximum context length is 4096 tokens. However, you requested 5000","type":"BadRequestError","code":400}`), ruling{kind: ErrContextLength, fault: ours}},
+		"403 context, Together":          {status(403, `{"error":{"message":"input is too long: the model's context length is 8193"}}`), ruling{kind: ErrContextLength, fault: ours}},
+		"413 context, Anthropic":         {status(400, `{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}`), ruling{kind: ErrContextLength, fault: ours}},
+		"401":                            {status(401, `{"error":{"message":"bad key"}}`), ruling{kind: ErrAuth, fault: ours}},
+		"403":                            {status(403, `{"error":{"message":"no access"}}`), ruling{kind: ErrAuth, fault: ours}},
+		"402":                            {status(402, `{"error":{"message":"pay"}}`), ruling{kind: ErrQuota, fault: ours}},
+		"402 OpenRouter, in flight":      {status(402, `{"error":{"code":402,"message":"wait","metadata":{"reason":"in_flight_budget_exhausted"}}}`, "Retry-After", "2"), ruling{kind: ErrThrottled, retry: true, throttle: true, fault: ours, after: 2 * time.Second, hasAfter: true}},
+		"404":                            {status(404, `{"error":{"message":"no such model"}}`), ruling{kind: ErrNotFound, fault: ours}},
+		"405":                            {status(405, ``), ruling{kind: ErrNotFound, fault: ours}},
+		"408":                            {status(408, ``), ruling{kind: ErrServer, retry: true, fault: theirs}},
+		"409":                            {status(409, ``), ruling{kind: ErrServer, retry: true, fault: theirs}},
+		"413":                            {status(413, ``), ruling{kind: ErrRequest, fault: ours}},
+		"424":                            {status(424, ``), ruling{kind: ErrServer, retry: true, fault: theirs}},
+		"425":                            {status(425, ``), ruling{kind: ErrServer, retry: true, fault: theirs}},
+		"429":                            {status(429, `{"error":{"code":"rate_limit_exceeded"}}`), ruling{kind: ErrThrottled, retry: true, throttle: true, fault: ours}},
+		"429 with a number for a code":   {status(429, `{"error":{"code":429,"message":"slow down"}}`, "Retry-After", "7"), ruling{kind: ErrThrottled, retry: true, throttle: true, fault: ours, after: 7 * time.Second, hasAfter: true}},
+		"429 quota":                      {status(429, `{"error":{"message":"q","type":"insufficient_quota","code":"insufficient_quota"}}`, "Retry-After", "7"), ruling{kind: ErrQuota, fault: ours, after: 7 * time.Second, hasAfter: true}},
+		"429 spend limit, OpenAI":        {status(429, `{"error":{"message":"q","type":"insufficient_quota","code":"project_spend_limit_exceeded"}}`), ruling{kind: ErrQuota, fault: ours}},
+		"429 spend limit, Anthropic":     {status(429, `{"type":"error","error":{"type":"rate_limit_error","message":"x","details":{"error_code":"enforced_spend_limit_reached"}}}`), ruling{kind: ErrQuota, fault: ours}},
+		"quota cannot be talked into":    {status(429, `{"error":{"type":"insufficient_quota"}}`, "X-Should-Retry", "true"), ruling{kind: ErrQuota, fault: ours}},
+		"498 Groq":                       {status(498, ``), ruling{kind: ErrThrottled, retry: true, throttle: true, fault: ours}},
+		"499":                            {status(499, ``), ruling{kind: ErrServer, retry: true, fault: theirs}},
+		"500":                            {status(500, ``), ruling{kind: ErrServer, retry: true, fault: theirs}},
+		"500, do not retry":              {status(500, ``, "X-Should-Retry", "false"), ruling{kind: ErrServer, fault: theirs}},
+		"400, retry":                     {status(400, ``, "X-Should-Retry", "true"), ruling{kind: ErrRequest, retry: true, fault: ours}},
+		"501":                            {status(501, ``), ruling{kind: ErrRequest, fault: ours}},
+		"503":                            {status(503, `server busy`), ruling{kind: ErrServer, retry: true, throttle: true, fault: theirs}},
+		"529":                            {status(529, `{"type":"error","error":{"type":"overloaded_error","message":"x"}}`), ruling{kind: ErrServer, retry: true, throttle: true, fault: theirs}},
+		"307":                            {status(307, ``), ruling{kind: ErrNotFound, fault: ours}},
+		"inside, with a status":          {inside(`{"error":{"message":"queue full","type":"server_error","code":503}}`), ruling{kind: ErrServer, retry: true, throttle: true, fault: theirs}},
+		"inside, flat and final":         {inside(`{"object":"error","message":"x","code":400}`), ruling{kind: ErrRequest, fault: ours}},
+		"inside, by name":                {inside(`{"error":{"message":"x","type":"SERVICE_UNAVAILABLE","code":503}}`), ruling{kind: ErrServer, retry: true, throttle: true, fault: theirs}},
+		"inside, overloaded":             {inside(`{"type":"error","error":{"type":"overloaded_error","message":"x"}}`), ruling{kind: ErrServer, retry: true, throttle: true, fault: theirs}},
+		"inside, throttled":              {inside(`{"error":{"message":"x","type":"rate_limit_error"}}`), ruling{kind: ErrThrottled, retry: true, throttle: true, fault: ours}},
+		"inside, of no known kind":       {inside(`{"error":{"message":"boom"}}`), ruling{kind: ErrServer, retry: true, fault: theirs}},
+		"inside, context":                {inside(`{"error":{"message":"x","type":"exceed_context_size_error"}}`), ruling{kind: ErrContextLength, fault: ours}},
+		"refused":                        {outcome{err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, ruling{kind: ErrNetwork, retry: true, fault: theirs}},
+		"no such host":                   {outcome{err: &net.DNSError{IsNotFound: true}}, ruling{kind: ErrNetwork, fault: theirs}},
+		"a name server in trouble":       {outcome{err: &net.DNSError{IsTimeout: true}}, ruling{kind: ErrNetwork, retry: true, fault: theirs}},
+		"reset before an answer":         {outcome{err: reset}, ruling{kind: ErrNetwork, retry: true, fault: theirs}},
+		"reset of a pooled connection":   {outcome{err: reset, reused: true}, ruling{kind: ErrNetwork, retry: true, stale: true}},
+		"reset within the answer":        {outcome{status: 200, err: reset, reused: true, firstByte: true}, ruling{kind: ErrIncomplete, retry: true, fault: theirs}},
+		"the body ends early":            {outcome{status: 200, err: io.ErrUnexpectedEOF, firstByte: true}, ruling{kind: ErrIncomplete, retry: true, fault: theirs}},
+		"an event beyond its limit":      {outcome{status: 200, err: &sse.TooLargeError{Limit: 1}, firstByte: true}, ruling{kind: ErrTooLarge}},
+		"an answer beyond its limit":     {outcome{status: 200, err: errAnswerTooLarge, firstByte: true}, ruling{kind: ErrTooLarge}},
+		"truncated tool calls":           {outcome{status: 200, err: &badAnswer{kind: ErrTruncated}}, ruling{kind: ErrTruncated}},
+		"an answer that is none":         {outcome{status: 200, err: &badAnswer{kind: ErrMalformed}}, ruling{kind: ErrMalformed, retry: true, fault: theirs}},
+		"a prompt repeated in a refusal": {status(422, `{"detail":[{"msg":"field required","input":"my context window and insufficient_quota"}]}`), ruling{kind: ErrRequest, fault: ours}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tc.o.header == nil {
+				tc.o.header = http.Header{}
+			}
+			assert.Equal(t, tc.want, classify(tc.o, time.Now()))
+		})
+	}
+}
+
+func TestEveryKindHasAName(t *testing.T) {
+	seen := map[string]bool{}
+	for k := ErrTimeout; k <= ErrQueue; k++ {
+		assert.NotContains(t, k.String(), "kind(")
+		assert.False(t, seen[k.String()], k.String())
+		seen[k.String()] = true
+		assert.ErrorIs(t, &Error{Kind: k}, k)
+		assert.False(t, errors.Is(&Error{Kind: k}, k+1))
+	}
+}

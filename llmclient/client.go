@@ -1,0 +1,157 @@
+package llmclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/neverhang/neverhang/breaker"
+	"github.com/neverhang/neverhang/chat"
+	"github.com/neverhang/neverhang/pacer"
+)
+
+// A Client calls a model at one endpoint. It is safe for concurrent use, and
+// one client should serve all callers of its endpoint: the breaker, the pacer
+// and what is known about the endpoint are shared through it.
+type Client struct {
+	cfg  Config
+	ep   *endpoint
+	wire wire
+	tel  telemetry
+
+	lastID atomic.Uint64
+
+	mu     sync.Mutex
+	calls  map[*call]struct{} // in flight
+	closed bool
+	ended  sync.WaitGroup // calls
+}
+
+// New returns a client, or an error that names the bad field of cfg. It makes
+// no request.
+func New(cfg Config) (*Client, error) {
+	url, name, err := parseBaseURL(cfg.BaseURL)
+	if err == nil {
+		err = cfg.fill()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("llmclient: %w", err)
+	}
+	c := &Client{calls: make(map[*call]struct{})}
+	c.ep = &endpoint{host: url.Host, name: name, secrets: seal(&cfg, url, name)}
+	c.cfg = cfg
+	if c.ep.pacer, err = pacer.New(cfg.Pacer); err != nil {
+		return nil, fmt.Errorf("llmclient: Pacer: %w", err)
+	}
+	bc := cfg.Breaker
+	if bc.Name == "" {
+		bc.Name = name
+	}
+	told := bc.OnChange
+	bc.OnChange = func(ch breaker.Change) {
+		c.notify(Event{Kind: EventBreaker, Breaker: ch, Text: ch.Why})
+		if told != nil {
+			told(ch)
+		}
+	}
+	if c.ep.breaker, err = breaker.New(bc); err != nil {
+		return nil, fmt.Errorf("llmclient: Breaker: %w", err)
+	}
+	c.wire = newWire(cfg.HTTPClient, url, cfg.Clocks.bounds(load{})[iConnect].limit)
+	if c.tel, err = newTelemetry(&c.cfg, url); err != nil {
+		return nil, fmt.Errorf("llmclient: metrics: %w", err)
+	}
+	return c, nil
+}
+
+// Chat asks the model for the next message and returns it whole. It streams on
+// the wire, so that a slow answer can be told from none. A nil error means
+// that the answer was finished and parsed; any other is an *[Error].
+//
+// The answer may still be of no use: see [chat.Response.Empty] and its finish
+// reason. Messages and tools of req must not be changed until Chat returns.
+func (c *Client) Chat(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+	cl, err := c.begin(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	defer cl.abandon() // does nothing unless something panics
+	a, err := cl.run(wholeAnswer)
+	if err != nil {
+		return nil, err
+	}
+	resp := a.asm.Response()
+	cl.succeed(a)
+	return resp, nil
+}
+
+// Stream asks the model for the next message and returns it piece by piece.
+// The call begins when the stream is first read. What fails before the first
+// output is retried unseen; later failures are reported, with what had come.
+//
+// The stream must be read to its end, left through its iterator, or closed;
+// or ctx must end. See [Stream].
+func (c *Client) Stream(ctx context.Context, req *chat.Request) *Stream {
+	return &Stream{client: c, ctx: ctx, req: req}
+}
+
+// Close ends the calls in flight with an error that matches [ErrClosed],
+// waits for them, and closes idle connections of the client's own transport.
+// Further calls fail.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	for cl := range c.calls {
+		cl.cancel(errClosed)
+	}
+	c.mu.Unlock()
+	c.ended.Wait()
+	c.wire.close()
+	return nil
+}
+
+// Pacer returns what the pacer in front of the endpoint is doing.
+func (c *Client) Pacer() pacer.Stats { return c.ep.pacer.Stats() }
+
+// Breaker returns what the endpoint's circuit breaker is doing.
+func (c *Client) Breaker() breaker.Stats { return c.ep.breaker.Stats() }
+
+// begin registers a call, or refuses it.
+func (c *Client) begin(ctx context.Context, req *chat.Request) (*call, error) {
+	if req == nil {
+		return nil, c.refuse(errors.New("the request is nil"), "")
+	}
+	cl := newCall(c, ctx, req)
+	if err := cl.encode(); err != nil {
+		cl.cancel(nil)
+		return nil, c.refuse(err, cl.model)
+	}
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		cl.cancel(nil)
+		return nil, &Error{Kind: ErrClosed, Endpoint: c.ep.name, Model: cl.model, text: "the client is closed"}
+	}
+	c.calls[cl] = struct{}{}
+	c.ended.Add(1)
+	c.mu.Unlock()
+	cl.ctx = c.tel.startCall(cl)
+	return cl, nil
+}
+
+func (c *Client) forget(cl *call) {
+	c.mu.Lock()
+	delete(c.calls, cl)
+	c.mu.Unlock()
+	c.ended.Done()
+}
+
+// refuse is about requests that cannot be sent.
+func (c *Client) refuse(err error, model string) *Error {
+	return &Error{
+		Kind: ErrRequest, Endpoint: c.ep.name, Model: model,
+		text: "the request cannot be sent: " + err.Error(), causes: []error{err},
+	}
+}

@@ -1,0 +1,241 @@
+package llmclient
+
+import (
+	"fmt"
+	"time"
+)
+
+// A Phase is where a call is.
+type Phase uint8
+
+// The phases of a call, in the order in which it goes through them. An
+// attempt begins with PhaseConnect.
+const (
+	PhaseStart       Phase = iota
+	PhaseBackoff           // waiting to try again
+	PhaseBreaker           // waiting for the circuit breaker
+	PhaseQueue             // waiting for the pacer
+	PhaseConnect           // waiting for a connection
+	PhaseSend              // writing the request
+	PhaseFirstOutput       // waiting for the model's first output
+	PhaseOutput            // the answer is coming
+	PhaseEnd               // the model has finished; usage and end may follow
+)
+
+var phaseNames = [...]string{"start", "backoff", "breaker", "queue", "connect", "send", "first output", "output", "end"}
+
+// String returns the phase's name.
+func (p Phase) String() string {
+	if int(p) < len(phaseNames) {
+		return phaseNames[p]
+	}
+	return fmt.Sprintf("phase(%d)", uint8(p))
+}
+
+// A ClockName is the name of a field of [Clocks].
+type ClockName string
+
+// The clocks by name.
+const (
+	ClockQueue       ClockName = "Queue"
+	ClockConnect     ClockName = "Connect"
+	ClockSend        ClockName = "Send"
+	ClockFirstOutput ClockName = "FirstOutput"
+	ClockGap         ClockName = "Gap"
+	ClockSilence     ClockName = "Silence"
+	ClockAttempt     ClockName = "Attempt"
+	ClockEnd         ClockName = "End"
+	ClockCall        ClockName = "Call"
+)
+
+// A Clock bounds one wait twice. At Suspect nothing is cut: it is announced
+// ([EventSuspect]) and shown by [Client.InFlight]. At Limit the wait ends.
+//
+// Zero means the default of that clock, negative means never. A Limit set at
+// or below the default Suspect moves the Suspect to half of the Limit.
+type Clock struct {
+	Suspect time.Duration
+	Limit   time.Duration
+}
+
+// Clocks bound every wait of a call. The zero value bounds them all.
+//
+// Output is text, reasoning or arguments of a tool. Comments, pings, roles and
+// empty pieces are bytes, but no output.
+type Clocks struct {
+	// Queue runs while the call waits for our own pacer. Limit 2 h.
+	Queue Clock
+
+	// Connect runs from the start of a dial until the connection stands: name,
+	// TCP and TLS. Limit 10 s.
+	Connect Clock
+
+	// Send runs while the request is written, anew with every write that makes
+	// headway. Limit 30 s.
+	Send Clock
+
+	// FirstOutput runs from the written request to the model's first output.
+	// Suspect 30 s, limit 10 min. From about 8,000 tokens of prompt on both
+	// grow, by 2.5 ms and by 10 ms a token, as long as they are not set.
+	FirstOutput Clock
+
+	// Gap runs from one output to the next. Suspect 20 s, limit 10 min, since
+	// servers keep tool calls back until they are whole and models think
+	// unseen. Limit 2 min for requests without tools, to models that were
+	// neither asked to reason nor seen doing it.
+	Gap Clock
+
+	// Silence runs from one byte to the next. If set, it runs from the first
+	// byte of the answer on. If not, it begins after three pings (comments,
+	// empty events) in the same phase, with 2 and 4 times the longest interval
+	// between them, the limit being at least 60 s.
+	Silence Clock
+
+	// Attempt runs from the start of an attempt whose answer is not streamed,
+	// to its end. Suspect 30 s, limit 10 min. With a limit of more than 4,096
+	// tokens to the answer it grows by 50 ms a token, as long as it is not set.
+	Attempt Clock
+
+	// End runs from the finish reason to the end of the answer; also while the
+	// body of an error is read. Limit 5 s. When it runs out the call has
+	// succeeded, without what was still to come.
+	End Clock
+
+	// Call runs over the whole call: waits between attempts, waits for the
+	// breaker, and attempts as far as they bring nothing. It stands still in
+	// the pacer's queue and while output comes. Limit 20 min.
+	Call Clock
+}
+
+// The clocks in the order in which due and check look at them.
+const (
+	iQueue = iota
+	iConnect
+	iSend
+	iFirstOutput
+	iGap
+	iSilence
+	iAttempt
+	iEnd
+	iCall
+	clockCount
+)
+
+var clockNames = [clockCount]ClockName{
+	ClockQueue, ClockConnect, ClockSend, ClockFirstOutput, ClockGap, ClockSilence, ClockAttempt, ClockEnd, ClockCall,
+}
+
+var clockDefaults = [clockCount]Clock{
+	iQueue:       {Limit: 2 * time.Hour},
+	iConnect:     {Limit: 10 * time.Second},
+	iSend:        {Limit: 30 * time.Second},
+	iFirstOutput: {Suspect: 30 * time.Second, Limit: 10 * time.Minute},
+	iGap:         {Suspect: 20 * time.Second, Limit: 10 * time.Minute},
+	iSilence:     {}, // from the interval of the pings
+	iAttempt:     {Suspect: 30 * time.Second, Limit: 10 * time.Minute},
+	iEnd:         {Limit: 5 * time.Second},
+	iCall:        {Limit: 20 * time.Minute},
+}
+
+const (
+	// gapPlain is the limit of Gap where nobody has a reason to be silent.
+	gapPlain = 2 * time.Minute
+
+	// silenceFloor is the least limit of Silence that is not set.
+	silenceFloor = 60 * time.Second
+
+	// Prompts up to freePrompt tokens fit the defaults of FirstOutput. Beyond
+	// it a local server that prefills 400 tokens a second is not suspected,
+	// and one that does 100 is not cut.
+	freePrompt    = 8000
+	promptSuspect = 2500 * time.Microsecond
+	promptLimit   = 10 * time.Millisecond
+
+	// Answers up to freeAnswer tokens fit the default of Attempt; beyond it 20
+	// tokens a second do.
+	freeAnswer  = 4096
+	answerLimit = 50 * time.Millisecond
+)
+
+func (c *Clocks) all() [clockCount]*Clock {
+	return [clockCount]*Clock{
+		&c.Queue, &c.Connect, &c.Send, &c.FirstOutput, &c.Gap, &c.Silence, &c.Attempt, &c.End, &c.Call,
+	}
+}
+
+// check names the first clock that makes no sense.
+func (c *Clocks) check() error {
+	for i, k := range c.all() {
+		if k.Suspect > 0 && k.Limit > 0 && k.Suspect > k.Limit {
+			return fmt.Errorf("Clocks.%s.Suspect is %v, want at most its Limit %v", clockNames[i], k.Suspect, k.Limit)
+		}
+	}
+	return nil
+}
+
+// A bound is a clock made concrete: zero means never.
+type bound struct {
+	suspect, limit time.Duration
+	set            bool // the limit is the user's word: nothing moves it
+}
+
+// load describes a request as far as clocks depend on it.
+type load struct {
+	promptBytes int
+	maxTokens   int
+	tools       bool
+	reasoning   bool // asked for, or seen at this endpoint with this model
+}
+
+// bytesPerToken is a guess that is low for prose and right for code and JSON;
+// it only ever lengthens clocks.
+const bytesPerToken = 3
+
+// bounds returns the clocks for a request.
+func (c *Clocks) bounds(l load) [clockCount]bound {
+	var out [clockCount]bound
+	for i, k := range c.all() {
+		d := clockDefaults[i]
+		switch i {
+		case iFirstOutput:
+			if over := l.promptBytes/bytesPerToken - freePrompt; over > 0 {
+				d.Suspect += time.Duration(over) * promptSuspect
+				d.Limit += time.Duration(over) * promptLimit
+			}
+		case iGap:
+			if !l.tools && !l.reasoning {
+				d.Limit = gapPlain
+			}
+		case iAttempt:
+			if over := l.maxTokens - freeAnswer; over > 0 {
+				d.Limit += time.Duration(over) * answerLimit
+			}
+		}
+		out[i] = k.resolve(d)
+	}
+	return out
+}
+
+// resolve applies the rules of [Clock] to the default d.
+func (c Clock) resolve(d Clock) bound {
+	b := bound{suspect: d.Suspect, limit: d.Limit}
+	switch {
+	case c.Limit < 0:
+		b.limit, b.set = 0, true
+	case c.Limit > 0:
+		b.limit, b.set = c.Limit, true
+		if b.suspect >= c.Limit {
+			b.suspect = c.Limit / 2
+		}
+	}
+	switch {
+	case c.Suspect < 0:
+		b.suspect = 0
+	case c.Suspect > 0:
+		b.suspect = c.Suspect
+		if !b.set && b.limit > 0 && b.limit < c.Suspect {
+			b.limit = c.Suspect // a patient suspicion is a wish for patience
+		}
+	}
+	return b
+}

@@ -1,0 +1,200 @@
+package llmclient
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/neverhang/neverhang/breaker"
+	"github.com/neverhang/neverhang/pacer"
+)
+
+// Config sets up a [Client]. Everything but BaseURL may be left zero.
+type Config struct {
+	// BaseURL is the endpoint, up to and without /chat/completions:
+	// https://api.openai.com/v1, http://localhost:30000/v1. A query is kept.
+	BaseURL string
+
+	// APIKey is sent as a bearer token. Empty sends none.
+	APIKey string
+
+	// Model is the model of requests that name none.
+	Model string
+
+	// Header is added to every request.
+	Header http.Header
+
+	// HTTPClient makes the requests. Nil means one of the client's own, made
+	// for long streams and many agents. Its Timeout should be zero, since it
+	// would also cut answers that are coming. Redirects are followed only to
+	// the same host and only where they repeat the request (307 and 308).
+	// Its Transport may ignore contexts: that costs a goroutine per call.
+	HTTPClient *http.Client
+
+	// Clocks bound every wait. The zero value bounds them all.
+	Clocks Clocks
+
+	// Retry says how failed attempts are repeated.
+	Retry Retry
+
+	// Limits bound what a server can make the client hold.
+	Limits Limits
+
+	// Breaker and Pacer guard the endpoint. Breaker.Name is the endpoint if
+	// empty. Without limits of its own the pacer only keeps cool-downs.
+	Breaker breaker.Config
+	Pacer   pacer.Config
+
+	// FailFast returns an error that matches [breaker.ErrOpen] while the
+	// breaker is open, where calls otherwise wait for it within Clocks.Call.
+	FailFast bool
+
+	// OnEvent, if not nil, hears of what happens in calls. It runs in the
+	// goroutine in which it happens, with no lock held, and must be quick and
+	// safe for concurrent use. See [Event].
+	OnEvent func(Event)
+
+	// Logger, if not nil, gets the same events as log records: suspicions,
+	// retries and changes of the breaker as warnings, the rest as debug.
+	Logger *slog.Logger
+
+	// TracerProvider and MeterProvider take spans and metrics. Nil means
+	// OpenTelemetry's global providers, which do nothing until they are set.
+	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
+}
+
+// Retry says how failed attempts are repeated. One owner decides, so nothing
+// below the client should retry as well.
+type Retry struct {
+	// Attempts bounds the attempts of a call, the first included. Zero means
+	// 4; 1 or less means that nothing is repeated. After a FirstOutput or
+	// Attempt clock that ran out there is at most one more.
+	Attempts int
+
+	// Backoff is the wait before the second attempt. It doubles with each
+	// further one, up to MaxBackoff. Zero means 500 ms and 8 s. What the
+	// endpoint asks for (Retry-After) is a floor, not an alternative.
+	Backoff    time.Duration
+	MaxBackoff time.Duration
+
+	// Jitter spreads the waits: a backoff by this part of itself to either
+	// side, a Retry-After by up to this part upwards only. Zero means 0.25, a
+	// negative value none; at most 1.
+	Jitter float64
+}
+
+// Limits bound what a server can make the client hold. In each field zero
+// means the default and a negative value no limit.
+type Limits struct {
+	// EventBytes bounds one event of a stream. Default 16 MiB.
+	EventBytes int
+
+	// AnswerBytes bounds the body of an answer, as it is after decompression.
+	// Default 64 MiB.
+	AnswerBytes int64
+}
+
+const (
+	defaultAttempts    = 4
+	defaultBackoff     = 500 * time.Millisecond
+	defaultMaxBackoff  = 8 * time.Second
+	defaultJitter      = 0.25
+	defaultEventBytes  = 16 << 20
+	defaultAnswerBytes = 64 << 20
+	noLimit            = 1 << 62
+)
+
+// fill checks the configuration and puts in the defaults.
+func (c *Config) fill() error {
+	if err := c.Clocks.check(); err != nil {
+		return err
+	}
+	r := &c.Retry
+	switch {
+	case r.Jitter > 1:
+		return fmt.Errorf("Retry.Jitter is %v, want at most 1", r.Jitter)
+	case r.Backoff < 0:
+		return fmt.Errorf("Retry.Backoff is %v, want 0 or more", r.Backoff)
+	case r.MaxBackoff < 0:
+		return fmt.Errorf("Retry.MaxBackoff is %v, want 0 or more", r.MaxBackoff)
+	case r.MaxBackoff > 0 && r.MaxBackoff < r.Backoff:
+		return fmt.Errorf("Retry.MaxBackoff is %v, want at least Backoff %v", r.MaxBackoff, r.Backoff)
+	}
+	if r.Attempts == 0 {
+		r.Attempts = defaultAttempts
+	}
+	if r.Backoff == 0 {
+		r.Backoff = defaultBackoff
+	}
+	if r.MaxBackoff == 0 {
+		r.MaxBackoff = max(defaultMaxBackoff, r.Backoff)
+	}
+	if r.Jitter == 0 {
+		r.Jitter = defaultJitter
+	}
+	if c.Limits.EventBytes == 0 {
+		c.Limits.EventBytes = defaultEventBytes
+	} else if c.Limits.EventBytes < 0 {
+		c.Limits.EventBytes = noLimit
+	}
+	if c.Limits.AnswerBytes == 0 {
+		c.Limits.AnswerBytes = defaultAnswerBytes
+	} else if c.Limits.AnswerBytes < 0 {
+		c.Limits.AnswerBytes = noLimit
+	}
+	for name := range c.Header {
+		if !token(name) {
+			return fmt.Errorf("Header has the name %q, which HTTP does not allow", name)
+		}
+	}
+	if strings.ContainsAny(c.APIKey, " \t\r\n") {
+		return errors.New("APIKey has white space in it; it was probably copied with its line end")
+	}
+	c.Header = c.Header.Clone()
+	return nil
+}
+
+// token reports whether s is a field name as RFC 9110, section 5.6.2 has it.
+func token(s string) bool {
+	const more = "!#$%&'*+-.^_`|~"
+	for _, b := range []byte(s) {
+		letter := b >= '0' && b <= '9' || b|0x20 >= 'a' && b|0x20 <= 'z'
+		if !letter && strings.IndexByte(more, b) < 0 {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// parseBaseURL returns the URL of the chat completions, and the endpoint's
+// name for people: without credentials and query, which may hold keys.
+func parseBaseURL(s string) (*url.URL, string, error) {
+	if s == "" {
+		return nil, "", errors.New("BaseURL is empty, want the endpoint, as https://api.openai.com/v1")
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return nil, "", errors.New("BaseURL cannot be parsed, want a URL as https://api.openai.com/v1")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, "", fmt.Errorf("BaseURL is %q, want it to begin with http:// or https://", redacted(u))
+	case u.User != nil:
+		return nil, "", errors.New("BaseURL has a user and password in it; use APIKey or Header")
+	case u.Fragment != "":
+		return nil, "", errors.New("BaseURL has a fragment (#) in it, which is never sent")
+	}
+	const path = "/chat/completions"
+	u.Path = strings.TrimSuffix(strings.TrimRight(u.Path, "/"), path)
+	u.RawPath = ""
+	name := redacted(u)
+	u.Path += path
+	return u, name, nil
+}

@@ -1,0 +1,203 @@
+package llmclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/neverhang/neverhang/chat"
+)
+
+// A Kind says what went wrong. Kinds are errors themselves, so that
+//
+//	errors.Is(err, llmclient.ErrThrottled)
+//
+// and a switch over [Error.Kind] both work.
+type Kind uint8
+
+const (
+	// ErrTimeout: one of the client's clocks ran out; [Error.Clock] names it.
+	ErrTimeout Kind = iota + 1
+	// ErrCanceled: the caller cancelled its context.
+	ErrCanceled
+	// ErrDeadline: the caller's deadline passed.
+	ErrDeadline
+	// ErrClosed: the client or the stream was closed by its owner.
+	ErrClosed
+	// ErrNetwork: no connection, or one that broke before the answer ended.
+	ErrNetwork
+	// ErrThrottled: the endpoint asks for fewer requests (429 and its kin).
+	ErrThrottled
+	// ErrQuota: the account has nothing left; waiting does not help.
+	ErrQuota
+	// ErrServer: the endpoint failed (5xx, or an error inside a 200).
+	ErrServer
+	// ErrAuth: the endpoint refused the key, or what it may do.
+	ErrAuth
+	// ErrNotFound: the endpoint has no such path or model.
+	ErrNotFound
+	// ErrRequest: the endpoint, or this client, refused the request as it is.
+	ErrRequest
+	// ErrContextLength: the conversation is longer than the model takes.
+	ErrContextLength
+	// ErrIncomplete: the answer ended without saying that it was finished.
+	ErrIncomplete
+	// ErrAborted: the server gave up on the answer and said so in its finish
+	// reason.
+	ErrAborted
+	// ErrTruncated: a token limit cut the answer inside its tool calls.
+	ErrTruncated
+	// ErrEmpty: the answer had nothing in it, not even an end.
+	ErrEmpty
+	// ErrMalformed: what came is not an answer: broken JSON, or a web page.
+	ErrMalformed
+	// ErrTooLarge: the answer exceeds one of [Limits].
+	ErrTooLarge
+	// ErrOpen: the circuit breaker lets no call through, and the caller did
+	// not want to wait.
+	ErrOpen
+	// ErrQueue: the pacer did not admit the call.
+	ErrQueue
+)
+
+var kindNames = [...]string{
+	ErrTimeout: "timeout", ErrCanceled: "canceled", ErrDeadline: "deadline", ErrClosed: "closed",
+	ErrNetwork: "network", ErrThrottled: "throttled", ErrQuota: "quota", ErrServer: "server",
+	ErrAuth: "auth", ErrNotFound: "not_found", ErrRequest: "request", ErrContextLength: "context_length",
+	ErrIncomplete: "incomplete", ErrAborted: "aborted", ErrTruncated: "truncated", ErrEmpty: "empty",
+	ErrMalformed: "malformed", ErrTooLarge: "too_large", ErrOpen: "breaker_open", ErrQueue: "queue",
+}
+
+// String returns the kind's name, fit for a metric's attribute.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) && kindNames[k] != "" {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// Error returns the kind's name.
+func (k Kind) Error() string { return "llmclient: " + k.String() }
+
+// An Error is a failed call. Every error that this package returns from a
+// call is one.
+//
+// It matches its Kind, and whatever caused it: the context's error if the
+// caller ended the call or left too little time for the next try,
+// [breaker.ErrOpen], a [net.Error], and so on. A clock of the client that ran
+// out does not match [context.DeadlineExceeded], which is the caller's.
+//
+// Its text and fields hold no key, no prompt and no answer, except Partial.
+type Error struct {
+	Kind  Kind
+	Phase Phase // where the call was when it failed
+
+	// Clock and Bound say which clock ran out and how long it had run, if one
+	// did.
+	Clock ClockName
+	Bound time.Duration
+
+	Endpoint  string // base URL, without credentials and query
+	Model     string
+	Status    int    // HTTP status; 0 if there was no answer
+	Code      string // the provider's code or type
+	Message   string // the provider's message, bounded
+	RequestID string // the provider's name for the request
+
+	// Attempts are the requests that were sent, in order.
+	Attempts []Attempt
+
+	// Partial is what had arrived of the answer; nil if nothing had. It is not
+	// an answer: nothing in it should be run.
+	Partial *chat.Response
+
+	text       string // what happened, and what to do
+	retryable  bool
+	retryAfter time.Duration
+	causes     []error
+}
+
+// An Attempt is one request on the wire.
+type Attempt struct {
+	Started  time.Time
+	Duration time.Duration
+	Phase    Phase // the phase in which it ended
+	Status   int   // 0 if no answer came
+	Kind     Kind  // 0 if it succeeded
+	Clock    ClockName
+	Text     string // what went wrong, in a few words
+	Bytes    int64  // of the answer's body
+}
+
+// Error returns one sentence that says what happened and what to do about it,
+// and, if there were several attempts, what the earlier ones met.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("llmclient: ")
+	b.WriteString(e.text)
+	if n := len(e.Attempts); n > 1 {
+		fmt.Fprintf(&b, " (attempt %d; before it:", n)
+		for i, a := range e.Attempts[:n-1] {
+			if i > 0 {
+				b.WriteByte(';')
+			}
+			fmt.Fprintf(&b, " %s", a.Text)
+		}
+		b.WriteByte(')')
+	}
+	return b.String()
+}
+
+// Is reports whether target is the error's kind.
+func (e *Error) Is(target error) bool {
+	k, ok := target.(Kind)
+	return ok && k == e.Kind
+}
+
+// Unwrap returns what caused the error.
+func (e *Error) Unwrap() []error { return e.causes }
+
+// Timeout reports whether time ran out: a clock of the client, or the
+// caller's deadline.
+func (e *Error) Timeout() bool { return e.Kind == ErrTimeout || e.Kind == ErrDeadline }
+
+// Retryable reports whether the same call may succeed later, all by itself.
+func (e *Error) Retryable() bool { return e.retryable }
+
+// RetryAfter returns how long the endpoint asked to wait, or zero.
+func (e *Error) RetryAfter() time.Duration { return e.retryAfter }
+
+// Truncated returns the answer whose tool calls a token limit cut, or nil if
+// the error is another one. Callers that go on with the conversation need it
+// to tell the model what happened.
+func (e *Error) Truncated() *chat.Response {
+	if e.Kind == ErrTruncated {
+		return e.Partial
+	}
+	return nil
+}
+
+// ctxKind returns the kind of a context's end.
+func ctxKind(ctx context.Context) Kind {
+	switch {
+	case errors.Is(context.Cause(ctx), errClosed):
+		return ErrClosed
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return ErrDeadline
+	}
+	return ErrCanceled
+}
+
+// errClosed is the cause of a context that Close ended.
+var errClosed = errors.New("closed")
+
+// bounded returns s on one line and cut to at most n bytes.
+func bounded(s string, n int) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > n {
+		s = strings.ToValidUTF8(s[:n], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,118 @@
+package llmclient
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/neverhang/neverhang/breaker"
+)
+
+// An EventKind says what happened.
+type EventKind string
+
+// The kinds of events.
+const (
+	// EventAttempt: a request is about to be sent.
+	EventAttempt EventKind = "attempt"
+	// EventSuspect: a clock passed its suspect bound. Nothing was cut.
+	EventSuspect EventKind = "suspect"
+	// EventFailed: an attempt failed; Err says how.
+	EventFailed EventKind = "failed"
+	// EventRetry: the call waits for Wait and then tries again.
+	EventRetry EventKind = "retry"
+	// EventAdapted: the endpoint does not understand a part of the dialect
+	// and is spoken to without it from now on.
+	EventAdapted EventKind = "adapted"
+	// EventCoolDown: the endpoint asked for a pause; all calls to it wait.
+	EventCoolDown EventKind = "cooldown"
+	// EventBreaker: the circuit breaker changed its state.
+	EventBreaker EventKind = "breaker"
+	// EventDone: a call has ended; Err is nil if it succeeded.
+	EventDone EventKind = "done"
+)
+
+// An Event is something that happened in a call or to the endpoint. Fields
+// that mean nothing for its kind are zero. It holds no key, no prompt and no
+// answer.
+type Event struct {
+	Kind     EventKind
+	Time     time.Time
+	Endpoint string
+	Model    string
+	Caller   string // [chat.Request.Caller]
+	Call     uint64 // numbers the client's calls from 1
+	Attempt  int    // numbers the call's requests from 1
+	Phase    Phase
+	Clock    ClockName      // that is suspect, or ran out
+	After    time.Duration  // since the attempt began; for EventSuspect, how long the clock has run
+	Wait     time.Duration  // before the next attempt; of the cool-down
+	Err      error          // an *[Error]; for EventFailed without the other attempts
+	Breaker  breaker.Change // for EventBreaker
+	Text     string         // for people, where there is more to say
+}
+
+// notify tells an event to OnEvent and the log. Its callers hold no lock.
+func (c *Client) notify(e Event) {
+	if c.cfg.OnEvent == nil && c.cfg.Logger == nil {
+		return
+	}
+	e.Time = time.Now()
+	e.Endpoint = c.ep.name
+	if c.cfg.Logger != nil {
+		logEvent(c.cfg.Logger, e)
+	}
+	if c.cfg.OnEvent != nil {
+		defer func() {
+			// A broken observer must not take the process down from inside a
+			// timer, nor fail a call that is fine.
+			if p := recover(); p != nil && c.cfg.Logger != nil {
+				c.cfg.Logger.Error("neverhang: OnEvent panicked", "panic", p)
+			}
+		}()
+		c.cfg.OnEvent(e)
+	}
+}
+
+func logEvent(log *slog.Logger, e Event) {
+	level := slog.LevelDebug
+	switch e.Kind {
+	case EventSuspect, EventFailed, EventRetry, EventAdapted, EventCoolDown, EventBreaker:
+		level = slog.LevelWarn
+	case EventDone:
+		if e.Err != nil {
+			level = slog.LevelError
+		}
+	}
+	ctx := context.Background()
+	if !log.Enabled(ctx, level) {
+		return
+	}
+	attrs := []slog.Attr{slog.String("endpoint", e.Endpoint)}
+	add := func(name, value string) {
+		if value != "" {
+			attrs = append(attrs, slog.String(name, value))
+		}
+	}
+	add("model", e.Model)
+	add("caller", e.Caller)
+	if e.Call > 0 {
+		attrs = append(attrs, slog.Uint64("call", e.Call), slog.Int("attempt", e.Attempt), slog.String("phase", e.Phase.String()))
+	}
+	add("clock", string(e.Clock))
+	if e.After > 0 {
+		attrs = append(attrs, slog.Duration("after", e.After))
+	}
+	if e.Wait > 0 {
+		attrs = append(attrs, slog.Duration("wait", e.Wait))
+	}
+	if e.Kind == EventBreaker {
+		attrs = append(attrs, slog.String("from", e.Breaker.From.String()), slog.String("to", e.Breaker.To.String()))
+		add("why", e.Breaker.Why)
+	}
+	add("text", e.Text)
+	if e.Err != nil {
+		attrs = append(attrs, slog.String("error", e.Err.Error()))
+	}
+	log.LogAttrs(ctx, level, "neverhang: "+string(e.Kind), attrs...)
+}

@@ -1,0 +1,66 @@
+package llmclient
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// An InFlight is a call under way, as it was at one moment.
+type InFlight struct {
+	Call    uint64 // as in [Event]
+	Caller  string // [chat.Request.Caller]
+	Model   string
+	Started time.Time
+	Attempt int // requests begun so far
+
+	Phase Phase
+	Since time.Time // in this phase
+
+	// What the present attempt has seen. Zero between attempts.
+	Bytes      int64     // of the answer's body
+	Outputs    int64     // pieces with output
+	Pings      int       // in this phase
+	LastByte   time.Time // zero if there was none
+	LastOutput time.Time // zero if there was none
+	Suspect    ClockName // the clock past its suspect bound, if one is
+	Trial      bool      // it is to find out whether the endpoint works again
+}
+
+// InFlight lists the calls under way, the oldest first.
+func (c *Client) InFlight() []InFlight {
+	c.mu.Lock()
+	calls := make([]*call, 0, len(c.calls))
+	for cl := range c.calls {
+		calls = append(calls, cl)
+	}
+	c.mu.Unlock()
+	list := make([]InFlight, 0, len(calls))
+	for _, cl := range calls {
+		list = append(list, cl.look())
+	}
+	slices.SortFunc(list, func(a, b InFlight) int { return cmp.Compare(a.Call, b.Call) })
+	return list
+}
+
+func (cl *call) look() InFlight {
+	cl.mu.Lock()
+	f := InFlight{
+		Call: cl.id, Caller: cl.caller, Model: cl.model, Started: cl.started,
+		Attempt: cl.n, Phase: cl.phase, Since: cl.since,
+	}
+	a := cl.current
+	cl.mu.Unlock()
+	if a == nil {
+		return f
+	}
+	m, _ := a.watch.look()
+	f.Phase, f.Since = m.phase, m.phaseSince
+	f.Bytes, f.Outputs, f.Pings = m.bytes, m.outputs, m.pings
+	f.LastByte, f.LastOutput = m.lastByte, m.lastOutput
+	if m.suspect >= 0 {
+		f.Suspect = clockNames[m.suspect]
+	}
+	f.Trial = a.pass.Trial()
+	return f
+}

@@ -1,0 +1,125 @@
+package llmclient_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/neverhang/neverhang/chat"
+	"github.com/neverhang/neverhang/internal/fakeserver"
+	"github.com/neverhang/neverhang/llmclient"
+	"github.com/neverhang/neverhang/pacer"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A world is a client and a server in a bubble of virtual time.
+type world struct {
+	t      *testing.T
+	srv    *fakeserver.Server
+	client *llmclient.Client
+	start  time.Time
+
+	mu     sync.Mutex
+	events []llmclient.Event
+}
+
+// inWorld runs a test in virtual time against a server with the given script.
+// Backoff has no jitter, so that durations are exact; change configures more.
+func inWorld(t *testing.T, srv fakeserver.Config, change func(*llmclient.Config), test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, srv: fakeserver.New(srv), start: time.Now()}
+		cfg := llmclient.Config{
+			BaseURL:    w.srv.BaseURL(),
+			Model:      "test-model",
+			HTTPClient: &http.Client{Transport: w.srv.Transport()},
+			Retry:      llmclient.Retry{Jitter: -1},
+			Pacer:      pacer.Config{Rand: func() float64 { return 0 }},
+			OnEvent: func(e llmclient.Event) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.events = append(w.events, e)
+			},
+		}
+		if change != nil {
+			change(&cfg)
+		}
+		var err error
+		w.client, err = llmclient.New(cfg)
+		require.NoError(t, err)
+		t.Cleanup(w.srv.Close)
+		t.Cleanup(cfg.HTTPClient.CloseIdleConnections)
+		t.Cleanup(func() { _ = w.client.Close() })
+		test(t, w)
+		require.Empty(t, w.client.InFlight(), "calls in flight after the test")
+		require.Zero(t, w.client.Pacer().InFlight, "permits out after the test")
+	})
+}
+
+func script(replies ...fakeserver.Step) fakeserver.Config {
+	return fakeserver.Config{Script: fakeserver.Sequence(replies...)}
+}
+
+func hello() *chat.Request {
+	return &chat.Request{Messages: []chat.Message{chat.User("hello")}, Caller: "tester"}
+}
+
+// elapsed requires that exactly d has passed since the test began.
+func (w *world) elapsed(d time.Duration) {
+	w.t.Helper()
+	require.Equal(w.t, d, time.Since(w.start), "time that has passed")
+}
+
+// ofKind returns the events of a kind.
+func (w *world) ofKind(k llmclient.EventKind) []llmclient.Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var list []llmclient.Event
+	for _, e := range w.events {
+		if e.Kind == k {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// failure requires an *Error of the kind and returns it.
+func failure(t *testing.T, err error, kind llmclient.Kind) *llmclient.Error {
+	t.Helper()
+	require.ErrorIs(t, err, kind)
+	e, ok := errors.AsType[*llmclient.Error](err)
+	require.True(t, ok, "error is %T, want *llmclient.Error", err)
+	require.Equal(t, kind, e.Kind, "kind of: %v", err)
+	return e
+}
+
+type jsonRaw = json.RawMessage
+
+func contextWith(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// format prints values in every way that logs do.
+func format(values ...any) string {
+	var b strings.Builder
+	for _, v := range values {
+		fmt.Fprintf(&b, "%v %+v %#v %s %d %q\n", v, v, v, v, v, v)
+		if text, err := json.Marshal(v); err == nil {
+			b.Write(text)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,67 @@
+package llmclient
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// bare takes the *url.Error off a transport's error: it repeats the URL, and a
+// URL may carry a key.
+func bare(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// permanent reports whether a failed connection will fail again: certificates
+// do not become valid, and a name that does not exist mostly stays so.
+func permanent(err error) bool {
+	var (
+		cert  *tls.CertificateVerificationError
+		host  x509.HostnameError
+		auth  x509.UnknownAuthorityError
+		dns   *net.DNSError
+		plain tls.RecordHeaderError
+	)
+	switch {
+	case errors.As(err, &cert), errors.As(err, &host), errors.As(err, &auth), errors.As(err, &plain):
+		return true
+	case errors.As(err, &dns):
+		return dns.IsNotFound
+	}
+	return strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
+}
+
+// netText says what a failed connection means and what to look at.
+func netText(err error, host string) string {
+	var dns *net.DNSError
+	var cert *tls.CertificateVerificationError
+	var op *net.OpError
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "cannot connect to " + host + ": connection refused; is the server running, and is BaseURL right?"
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return "cannot connect to " + host + ": there is no such host; check BaseURL"
+	case errors.As(err, &dns):
+		return "cannot connect to " + host + ": its name could not be looked up: " + dns.Err
+	case errors.As(err, &cert):
+		return "cannot trust " + host + ": " + bounded(cert.Err.Error(), 200) + "; give HTTPClient a transport that knows its authority"
+	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		return host + " speaks http, not https; check BaseURL"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), cut(err):
+		return "the connection to " + host + " broke before an answer came"
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &op) && op.Timeout():
+		return "the connection to " + host + " timed out below the client"
+	case errors.As(err, &op) && op.Op == "dial":
+		return "cannot connect to " + host + ": " + bounded(op.Err.Error(), 200)
+	}
+	return "the exchange with " + host + " failed: " + bounded(err.Error(), 200)
+}

@@ -1,0 +1,96 @@
+package llmclient
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// String tells what the configuration is about, without what may be secret.
+func (c Config) String() string {
+	name := "?"
+	if u, err := url.Parse(c.BaseURL); err == nil {
+		name = redacted(u)
+	}
+	key := "no key"
+	if c.APIKey != "" {
+		key = "a key"
+	}
+	return fmt.Sprintf("llmclient.Config(%s, model %q, %s)", name, c.Model, key)
+}
+
+// Format keeps secrets from every verb of package fmt.
+func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
+
+// MarshalText keeps secrets from logs and encoders.
+func (c Config) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// String tells the endpoint and the model.
+func (c *Client) String() string {
+	return fmt.Sprintf("llmclient.Client(%s, model %q)", c.ep.name, c.cfg.Model)
+}
+
+// Format keeps secrets from every verb of package fmt.
+func (c *Client) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
+
+// MarshalText keeps secrets from logs and encoders.
+func (c *Client) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// redacted returns the URL without what may be secret.
+func redacted(u *url.URL) string {
+	return (&url.URL{Scheme: u.Scheme, Opaque: u.Opaque, Host: u.Host, Path: u.Path}).String()
+}
+
+// secrets is what a client knows and must not show. It is kept in functions,
+// because package fmt prints every field that it can reach, at any depth and
+// whatever methods there are, if only the verb is wrong enough.
+type secrets struct {
+	keyed     bool                // a key is sent
+	authorize func(h http.Header) // puts key and configured header on a request
+	target    func() *url.URL     // of the chat completions, with its query
+	redact    func(string) string // takes secrets out of a text: providers repeat them
+}
+
+// seal moves what is secret out of the configuration. It is called once the
+// configuration has been checked.
+func seal(cfg *Config, u *url.URL, name string) secrets {
+	key, header, target := cfg.APIKey, cfg.Header, *u
+	hidden := []string{key, u.RawQuery}
+	for _, values := range u.Query() {
+		hidden = append(hidden, values...)
+	}
+	for _, values := range header {
+		for _, v := range values {
+			_, token, _ := strings.Cut(v, " ")
+			hidden = append(hidden, v, token)
+		}
+	}
+	cfg.APIKey, cfg.Header, cfg.BaseURL = "", nil, name
+	return secrets{
+		keyed: key != "" || header.Get("Authorization") != "" || header.Get("Api-Key") != "",
+		authorize: func(h http.Header) {
+			h.Set("Content-Type", "application/json")
+			h.Set("Accept", "text/event-stream, application/json")
+			h.Set("User-Agent", userAgent)
+			if key != "" {
+				h.Set("Authorization", "Bearer "+key)
+			}
+			for name, values := range header {
+				h[http.CanonicalHeaderKey(name)] = values
+			}
+		},
+		target: func() *url.URL { u := target; return &u },
+		redact: func(s string) string {
+			for _, h := range hidden {
+				if len(h) >= 6 { // shorter ones would take words apart
+					s = strings.ReplaceAll(s, h, "[redacted]")
+				}
+			}
+			return s
+		},
+	}
+}
+
+const userAgent = "neverhang/0.1"

@@ -1,0 +1,219 @@
+package llmclient
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// The names of OpenTelemetry's conventions for generative AI, as of
+// semantic-conventions-genai v0.1.0. No Go package has them.
+const (
+	scope = "github.com/neverhang/neverhang/llmclient"
+
+	attrOperation    = attribute.Key("gen_ai.operation.name")
+	attrProvider     = attribute.Key("gen_ai.provider.name")
+	attrModel        = attribute.Key("gen_ai.request.model")
+	attrStream       = attribute.Key("gen_ai.request.stream")
+	attrMaxTokens    = attribute.Key("gen_ai.request.max_tokens")
+	attrRespModel    = attribute.Key("gen_ai.response.model")
+	attrRespID       = attribute.Key("gen_ai.response.id")
+	attrFinish       = attribute.Key("gen_ai.response.finish_reasons")
+	attrFirstChunk   = attribute.Key("gen_ai.response.time_to_first_chunk")
+	attrInputTokens  = attribute.Key("gen_ai.usage.input_tokens")
+	attrOutputTokens = attribute.Key("gen_ai.usage.output_tokens")
+	attrAgent        = attribute.Key("gen_ai.agent.name")
+	attrAddress      = attribute.Key("server.address")
+	attrPort         = attribute.Key("server.port")
+	attrError        = attribute.Key("error.type")
+	attrMethod       = attribute.Key("http.request.method")
+	attrURL          = attribute.Key("url.full")
+	attrStatus       = attribute.Key("http.response.status_code")
+	attrResend       = attribute.Key("http.request.resend_count")
+
+	// What the conventions have no name for.
+	attrPhase    = attribute.Key("neverhang.phase")
+	attrClock    = attribute.Key("neverhang.clock")
+	attrAttempts = attribute.Key("neverhang.attempts")
+	attrOutcome  = attribute.Key("neverhang.outcome")
+)
+
+// durationBuckets are the conventions' boundaries, and what they lack for
+// answers that take minutes.
+var durationBuckets = []float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84, 327.68, 655.36, 1310.72}
+
+// telemetry makes the spans and metrics of calls and attempts. Prompts and
+// answers are in none of them.
+type telemetry struct {
+	tracer   trace.Tracer
+	base     []attribute.KeyValue // of every span and metric
+	url      string
+	duration metric.Float64Histogram
+	first    metric.Float64Histogram
+	attempts metric.Int64Counter
+}
+
+func newTelemetry(cfg *Config, u *url.URL) (t telemetry, err error) {
+	tp, mp := cfg.TracerProvider, cfg.MeterProvider
+	if tp == nil {
+		tp = otel.GetTracerProvider()
+	}
+	if mp == nil {
+		mp = otel.GetMeterProvider()
+	}
+	t.tracer = tp.Tracer(scope)
+	t.url = redacted(u)
+	port, _ := strconv.Atoi(u.Port())
+	if port == 0 {
+		port = map[string]int{"http": 80, "https": 443}[u.Scheme]
+	}
+	t.base = []attribute.KeyValue{
+		attrOperation.String("chat"), attrProvider.String(provider(u.Hostname())),
+		attrAddress.String(u.Hostname()), attrPort.Int(port),
+	}
+	m := mp.Meter(scope)
+	if t.duration, err = m.Float64Histogram("gen_ai.client.inference.duration", metric.WithUnit("s"),
+		metric.WithDescription("Time from the call to its end, with all its attempts and waits."),
+		metric.WithExplicitBucketBoundaries(durationBuckets...)); err != nil {
+		return t, err
+	}
+	if t.first, err = m.Float64Histogram("gen_ai.client.inference.time_to_first_chunk", metric.WithUnit("s"),
+		metric.WithDescription("Time from the start of the attempt that succeeded to its first output."),
+		metric.WithExplicitBucketBoundaries(durationBuckets...)); err != nil {
+		return t, err
+	}
+	t.attempts, err = m.Int64Counter("neverhang.client.attempts", metric.WithUnit("{attempt}"),
+		metric.WithDescription("Requests sent, by outcome."))
+	return t, err
+}
+
+// provider names whose endpoint a host is, as far as the conventions have
+// names; other servers are told by their address.
+func provider(host string) string {
+	switch host {
+	case "api.openai.com":
+		return "openai"
+	case "api.deepseek.com":
+		return "deepseek"
+	case "api.groq.com":
+		return "groq"
+	case "api.mistral.ai":
+		return "mistral_ai"
+	case "api.x.ai":
+		return "x_ai"
+	case "api.perplexity.ai":
+		return "perplexity"
+	case "generativelanguage.googleapis.com":
+		return "gcp.gemini"
+	case "api.moonshot.ai", "api.moonshot.cn":
+		return "moonshot_ai"
+	case "api.anthropic.com":
+		return "anthropic"
+	}
+	return "openai_compatible"
+}
+
+// startCall begins the call's span; attempts are below it.
+func (t *telemetry) startCall(cl *call) context.Context {
+	attrs := append(t.base[:len(t.base):len(t.base)], attrModel.String(cl.model))
+	ctx, span := t.tracer.Start(cl.ctx, "chat "+cl.model, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
+	cl.span = span
+	return ctx
+}
+
+func (t *telemetry) endCall(cl *call, e *Error, a *attempt) {
+	span := cl.span
+	attrs := append(t.base[:len(t.base):len(t.base)], attrModel.String(cl.model))
+	if e != nil {
+		attrs = append(attrs, attrError.String(e.Kind.String()))
+	}
+	ctx := context.WithoutCancel(cl.ctx)
+	t.duration.Record(ctx, time.Since(cl.started).Seconds(), metric.WithAttributes(attrs...))
+	if e == nil && a != nil && !a.ended.firstOutput.IsZero() {
+		t.first.Record(ctx, a.ended.firstOutput.Sub(a.started).Seconds(), metric.WithAttributes(attrs...))
+	}
+	if span.IsRecording() {
+		t.describeCall(span, cl, e, a)
+	}
+	span.End()
+}
+
+func (t *telemetry) describeCall(span trace.Span, cl *call, e *Error, a *attempt) {
+	cl.mu.Lock()
+	n := cl.n
+	cl.mu.Unlock()
+	span.SetAttributes(attrAttempts.Int(n))
+	if !cl.speaks.plain {
+		span.SetAttributes(attrStream.Bool(true))
+	}
+	if cl.caller != "" {
+		span.SetAttributes(attrAgent.String(cl.caller))
+	}
+	if cl.load.maxTokens > 0 {
+		span.SetAttributes(attrMaxTokens.Int(cl.load.maxTokens))
+	}
+	if e != nil {
+		span.SetAttributes(attrError.String(e.Kind.String()), attrPhase.String(e.Phase.String()), attrFinish.StringSlice([]string{"error"}))
+		if e.Clock != "" {
+			span.SetAttributes(attrClock.String(string(e.Clock)))
+		}
+		span.SetStatus(codes.Error, e.text)
+		return
+	}
+	if a == nil || a.resp == nil {
+		return
+	}
+	r := a.resp
+	span.SetAttributes(attrFinish.StringSlice([]string{string(r.FinishReason)}))
+	if r.ID != "" {
+		span.SetAttributes(attrRespID.String(r.ID))
+	}
+	if r.Model != "" {
+		span.SetAttributes(attrRespModel.String(r.Model))
+	}
+	if !a.ended.firstOutput.IsZero() {
+		span.SetAttributes(attrFirstChunk.Float64(a.ended.firstOutput.Sub(a.started).Seconds()))
+	}
+	if u := r.Usage; u != nil { // what the server did not count is not zero
+		span.SetAttributes(attrInputTokens.Int64(u.PromptTokens), attrOutputTokens.Int64(u.CompletionTokens))
+	}
+}
+
+// startAttempt begins the span of one request.
+func (t *telemetry) startAttempt(a *attempt) (context.Context, trace.Span) {
+	return t.tracer.Start(a.ctx, "POST", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		attrMethod.String("POST"), attrURL.String(t.url), t.base[2], t.base[3]))
+}
+
+func (t *telemetry) endAttempt(a *attempt, e *Error) {
+	outcome := "ok"
+	if e != nil {
+		outcome = e.Kind.String()
+	}
+	t.attempts.Add(context.WithoutCancel(a.ctx), 1, metric.WithAttributes(
+		t.base[1], t.base[2], t.base[3], attrModel.String(a.call.model), attrOutcome.String(outcome)))
+	span := a.span
+	if span.IsRecording() {
+		if a.n > 1 {
+			span.SetAttributes(attrResend.Int(a.n - 1))
+		}
+		if a.out.status != 0 {
+			span.SetAttributes(attrStatus.Int(a.out.status))
+		}
+		if e != nil {
+			span.SetAttributes(attrError.String(outcome), attrPhase.String(e.Phase.String()))
+			if e.Clock != "" {
+				span.SetAttributes(attrClock.String(string(e.Clock)))
+			}
+			span.SetStatus(codes.Error, e.text)
+		}
+	}
+	span.End()
+}
