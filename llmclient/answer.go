@@ -95,9 +95,11 @@ func (n *answer) begin() error {
 			return &badAnswer{kind: ErrMalformed, text: "a web page came in place of an answer: " + n.a.kindOfBody() + snippet(page) +
 				"; something between here and the model, or BaseURL, is wrong"}
 		}
-		if bom, err := n.body.Peek(4); err == nil && string(bom[:3]) == "\xEF\xBB\xBF" && (bom[3] == '{' || bom[3] == '[') {
-			_, _ = n.body.Discard(3)
-			continue
+		if head[0] == 0xEF { // a byte order mark: the event stream knows what to do with it
+			if bom, err := n.body.Peek(4); err == nil && (bom[3] == '{' || bom[3] == '[') {
+				_, _ = n.body.Discard(3)
+				continue
+			}
 		}
 		n.events = sse.NewReader(n.body, n.a.call.client.cfg.Limits.EventBytes)
 		return nil

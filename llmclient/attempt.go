@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,7 +34,7 @@ type attempt struct {
 	started time.Time
 	permit  *pacer.Permit
 	pass    *breaker.Pass
-	once    sync.Once // settle
+	settled atomic.Bool
 
 	out       outcome
 	reused    atomic.Bool
@@ -167,16 +166,24 @@ func (a *attempt) request() (*http.Request, error) {
 		GotFirstResponseByte: func() { a.firstByte.Store(true) },
 	}
 	ctx := httptrace.WithClientTrace(a.ctx, trace)
-	body := &bodyReader{rest: cl.body, wrote: func() { a.watch.tell((*meter).wrote) }}
+	body := func() (io.ReadCloser, error) {
+		return &bodyReader{rest: cl.body, wrote: func() { a.watch.tell((*meter).wrote) }}, nil
+	}
 	secrets := &cl.client.ep.secrets
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, cl.client.ep.name, body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, cl.client.ep.name, nil)
 	if err != nil {
 		return nil, err
 	}
-	// Without GetBody the transport cannot repeat the request behind our back.
-	req.ContentLength = int64(len(cl.body))
 	req.URL = secrets.target()
 	secrets.authorize(req.Header)
+	req.ContentLength = int64(len(cl.body))
+	req.Body, _ = body()
+	if req.Header.Get("Idempotency-Key") == "" && req.Header.Get("X-Idempotency-Key") == "" {
+		// For redirects, and for connections that took not a byte of it. With
+		// such a key the transport would also repeat what the server has read,
+		// and that is ours to decide and to count.
+		req.GetBody = body
+	}
 	return req, nil
 }
 
@@ -204,8 +211,12 @@ func (a *attempt) next() (*chat.Chunk, error) {
 // see tells the clocks, the breaker and the endpoint's memory of a chunk.
 func (a *attempt) see(ch *chat.Chunk) {
 	if ch.Output() {
-		a.pass.Progress()
 		a.watch.tell((*meter).output)
+		if a.pass.Trial() {
+			// The model works again. Everybody else is waiting to hear that,
+			// and the answer may take minutes.
+			a.pass.Done(breaker.Success)
+		}
 	}
 	if ch.Reasoning != "" && !a.answer.reasoned {
 		a.answer.reasoned = true
@@ -290,11 +301,8 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 			a.out.err = nil
 		}
 		r = classify(a.out, time.Now())
-		if text := cl.client.ep.adapt(a.speaks, a.out.status, a.out.server); text != "" && a.out.err == nil {
-			r = ruling{kind: r.kind, adapted: true}
-			ev := cl.event(EventAdapted)
-			ev.Text = text
-			cl.client.notify(ev)
+		if a.out.err == nil {
+			a.adapt(&r)
 		}
 		if a.out.err != nil && !a.out.inside {
 			e.causes = append(e.causes, a.out.err)
@@ -311,6 +319,20 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 	}
 	a.settle(e, v)
 	return e, r
+}
+
+// adapt sees whether the endpoint refused the dialect rather than the request.
+func (a *attempt) adapt(r *ruling) {
+	again, news := a.call.client.ep.adapt(a.speaks, a.out.status, a.out.server)
+	if !again {
+		return
+	}
+	*r = ruling{kind: r.kind, adapted: true}
+	if news != "" {
+		ev := a.call.event(EventAdapted)
+		ev.Text = news
+		a.call.client.notify(ev)
+	}
 }
 
 // coolDown makes all calls to the endpoint wait, since it told one to.
@@ -339,38 +361,39 @@ func (a *attempt) partial(m meter) *chat.Response {
 // settle ends the attempt, once: the connection, the clocks, the pass, the
 // permit, the record.
 func (a *attempt) settle(e *Error, v breaker.Verdict) {
-	a.once.Do(func() {
-		cl := a.call
-		a.ended, _ = a.watch.stop()
-		now := time.Now()
-		a.cancel(nil)
-		if a.body != nil {
-			_ = a.body.Close()
-		}
-		a.pass.Done(v)
-		a.permit.Release()
+	if !a.settled.CompareAndSwap(false, true) {
+		return
+	}
+	cl := a.call
+	a.ended, _ = a.watch.stop()
+	now := time.Now()
+	a.cancel(nil)
+	if a.body != nil {
+		_ = a.body.Close()
+	}
+	a.pass.Done(v)
+	a.permit.Release()
 
-		rec := Attempt{
-			Started: a.started, Duration: now.Sub(a.started), Phase: a.ended.phase,
-			Status: a.out.status, Bytes: a.ended.bytes,
-		}
-		if e != nil {
-			rec.Kind, rec.Clock, rec.Text, rec.Phase = e.Kind, e.Clock, bounded(e.text, 200), e.Phase
-		}
-		cl.mu.Lock()
-		cl.attempts = append(cl.attempts, rec)
-		if cl.current == a {
-			cl.current, cl.phase, cl.since = nil, rec.Phase, now
-		}
-		cl.mu.Unlock()
-		cl.spent += a.ended.spent(now)
-		cl.client.tel.endAttempt(a, e)
-		if e != nil {
-			ev := cl.event(EventFailed)
-			ev.Phase, ev.Clock, ev.After, ev.Err = e.Phase, e.Clock, rec.Duration, e
-			cl.client.notify(ev)
-		}
-	})
+	rec := Attempt{
+		Started: a.started, Duration: now.Sub(a.started), Phase: a.ended.phase,
+		Status: a.out.status, Bytes: a.ended.bytes,
+	}
+	if e != nil {
+		rec.Kind, rec.Clock, rec.Text, rec.Phase = e.Kind, e.Clock, bounded(e.text, 200), e.Phase
+	}
+	cl.mu.Lock()
+	cl.attempts = append(cl.attempts, rec)
+	if cl.current == a {
+		cl.current, cl.phase, cl.since = nil, rec.Phase, now
+	}
+	cl.mu.Unlock()
+	cl.spent += a.ended.spent(now)
+	cl.client.tel.endAttempt(a, e)
+	if e != nil {
+		ev := cl.event(EventFailed)
+		ev.Phase, ev.Clock, ev.After, ev.Err = e.Phase, e.Clock, rec.Duration, e
+		cl.client.notify(ev)
+	}
 }
 
 // A tally reads the answer's body, counts it, and bounds it.

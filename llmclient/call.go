@@ -45,7 +45,6 @@ type call struct {
 	retry   retrier
 	spent   time.Duration // of the Call clock
 	renewed bool          // a dead pooled connection has been forgiven
-	adapted int           // times the dialect was changed
 
 	mu       sync.Mutex
 	phase    Phase // while there is no attempt
@@ -79,7 +78,7 @@ func (cl *call) encode() error {
 	case req.Model == "" && req.Extra["model"] == nil:
 		return errors.New("it names no model, and Config.Model is empty")
 	case n != "" && n != "1":
-		return fmt.Errorf("Extra asks for n = %s answers, and a call returns one; call %s times", bounded(n, 20), bounded(n, 20))
+		return fmt.Errorf("its Extra asks for n = %s answers, and a call returns one; make several calls", bounded(n, 20))
 	}
 	cl.speaks = cl.client.ep.speaks()
 	body, err := req.AppendJSON(nil, !cl.speaks.plain, !cl.speaks.plain && !cl.speaks.noUsage)
@@ -145,8 +144,8 @@ func (cl *call) admission() (*pacer.Permit, *breaker.Pass, *Error) {
 
 func (cl *call) awaitBreaker() *Error {
 	b := cl.client.ep.breaker
-	if b.State() == breaker.Closed && cl.ctx.Err() == nil {
-		return nil
+	if s := b.Stats(); s.State == breaker.Closed && s.Waiting == 0 && cl.ctx.Err() == nil {
+		return nil // nobody waits who would be overtaken
 	}
 	if cl.client.cfg.FailFast {
 		if s := b.Stats(); s.State == breaker.Open && time.Now().Before(s.Retry) {

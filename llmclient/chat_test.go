@@ -254,7 +254,7 @@ func TestNewNamesTheBadField(t *testing.T) {
 		"suspect > limit":  {func(c *llmclient.Config) { c.Clocks.Gap = llmclient.Clock{Suspect: 2, Limit: 1} }, "Clocks.Gap.Suspect"},
 		"jitter":           {func(c *llmclient.Config) { c.Retry.Jitter = 2 }, "Retry.Jitter"},
 		"backoff":          {func(c *llmclient.Config) { c.Retry.Backoff = -1 }, "Retry.Backoff"},
-		"header":           {func(c *llmclient.Config) { c.Header = http.Header{"a b": nil} }, "Header"},
+		"header":           {func(c *llmclient.Config) { c.Header = http.Header{"a b": nil} }, "Config.Header"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -288,4 +288,32 @@ func TestRequestsThatCannotBeSent(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestRedirectsThatRepeatTheRequestAtTheSameHostAreFollowed(t *testing.T) {
+	inWorld(t, script(fake.Reply(fake.Header("Location", "/v1/here/chat/completions"), fake.Status(307, "")), fake.Answer("ok")),
+		func(c *llmclient.Config) { c.APIKey = "sk-key" }, func(t *testing.T, w *world) {
+			resp, err := w.client.Chat(t.Context(), hello())
+			require.NoError(t, err)
+			assert.Equal(t, "ok", resp.Message.Content)
+			reqs := w.srv.Requests()
+			require.Len(t, reqs, 2)
+			assert.Equal(t, reqs[0].Body, reqs[1].Body)
+			assert.Equal(t, "Bearer sk-key", reqs[1].Header.Get("Authorization"))
+		})
+}
+
+func TestAnObserverMayCloseTheStreamItHearsOf(t *testing.T) {
+	var s *llmclient.Stream
+	inWorld(t, script(fake.Reply(fake.Text("a"), fake.Cut())), func(c *llmclient.Config) {
+		c.OnEvent = func(e llmclient.Event) {
+			if e.Kind == llmclient.EventFailed {
+				_ = s.Close()
+			}
+		}
+	}, func(t *testing.T, w *world) {
+		s = w.client.Stream(t.Context(), hello())
+		_, err := read(s)
+		require.Error(t, err)
+	})
 }

@@ -121,8 +121,8 @@ func TestHealthyAndSlowIsNotCut(t *testing.T) {
 	}
 }
 
-func TestOneNanosecondBeforeTheLimitIsInTime(t *testing.T) {
-	for d, kind := range map[time.Duration]llmclient.Kind{time.Second - 1: 0, time.Second: llmclient.ErrTimeout} {
+func TestOneNanosecondBeforeTheLimitIsInTimeAndOneAfterIsNot(t *testing.T) {
+	for d, kind := range map[time.Duration]llmclient.Kind{time.Second - 1: 0, time.Second + 1: llmclient.ErrTimeout} {
 		inWorld(t, script(fake.Reply(fake.Pause(d), fake.Answer("ok"))), func(c *llmclient.Config) {
 			c.Clocks.FirstOutput.Limit = time.Second
 			c.Retry.Attempts = 1

@@ -152,7 +152,7 @@ func (c *Config) fill() error {
 	}
 	for name := range c.Header {
 		if !token(name) {
-			return fmt.Errorf("Header has the name %q, which HTTP does not allow", name)
+			return fmt.Errorf("header name %q in Config.Header is not one that HTTP allows", name)
 		}
 	}
 	if strings.ContainsAny(c.APIKey, " \t\r\n") {

@@ -63,30 +63,37 @@ func (e *endpoint) sawReasoning(model string) {
 }
 
 // adapt looks at a refusal of a request that was sent in dialect d. If what
-// was refused is streaming or its options, it remembers that and reports what
-// it will do without; the request can then be sent again.
-func (e *endpoint) adapt(d dialect, status int, said *chat.ServerError) (text string) {
+// was refused is streaming or its options, the endpoint is spoken to without
+// from now on, and the request can be sent again: that is reported, with a text
+// if it is news.
+func (e *endpoint) adapt(d dialect, status int, said *chat.ServerError) (again bool, news string) {
 	switch status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType,
 		http.StatusUnprocessableEntity, http.StatusNotImplemented:
 	default:
-		return ""
+		return false, ""
 	}
 	if d.plain || said == nil {
-		return ""
+		return false, ""
 	}
 	words := strings.ToLower(said.Param + " " + said.Message)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
 	case !d.noUsage && (strings.Contains(words, "stream_options") || strings.Contains(words, "include_usage")):
+		if !e.dialect.noUsage {
+			news = "it refuses stream_options: no usage is asked for in streams"
+		}
 		e.dialect.noUsage = true
-		return "it refuses stream_options: no usage is asked for in streams"
+		return true, news
 	case said.Param == "stream", strings.Contains(words, "stream") && refuses(words):
+		if !e.dialect.plain {
+			news = "it refuses to stream: answers are asked for whole"
+		}
 		e.dialect.plain = true
-		return "it refuses to stream: answers are asked for whole"
+		return true, news
 	}
-	return ""
+	return false, ""
 }
 
 // refuses reports whether a message says that something is not to be had.

@@ -418,29 +418,42 @@ func TestCancelsDoNotCountAgainstTheEndpointAndDeadlinesOnStallsDo(t *testing.T)
 // A transport that does not hear contexts cannot hold a call, neither before
 // the head nor in the body.
 func TestATransportThatIgnoresContexts(t *testing.T) {
-	release := make(chan struct{})
-	for name, tr := range map[string]roundTripper{
-		"in RoundTrip": func(*http.Request) (*http.Response, error) { <-release; return nil, http.ErrHandlerTimeout },
-		"in Read": func(r *http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: deafBody{release}, Request: r}, nil
+	for name, hold := range map[string]func(release chan struct{}) roundTripper{
+		"in RoundTrip": func(release chan struct{}) roundTripper {
+			return func(*http.Request) (*http.Response, error) { <-release; return nil, http.ErrHandlerTimeout }
+		},
+		"in Read": func(release chan struct{}) roundTripper {
+			return func(r *http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: 200, Header: http.Header{}, Body: deafBody{release}, Request: r}, nil
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := llmclient.New(llmclient.Config{
-				BaseURL: "http://x.test/v1", Model: "m", HTTPClient: &http.Client{Transport: tr},
-				Clocks: llmclient.Clocks{Call: llmclient.Clock{Limit: 50 * time.Millisecond}},
+			release := func() {}
+			inWorld(t, fake.Config{}, func(c *llmclient.Config) {
+				ch := held(&release)
+				c.HTTPClient.Transport = hold(ch)
+				c.Clocks.Call.Limit = 5 * time.Second
+			}, func(t *testing.T, w *world) {
+				defer func() { release() }()
+				_, err := w.client.Chat(t.Context(), hello())
+				require.Equal(t, llmclient.ClockCall, failure(t, err, llmclient.ErrTimeout).Clock)
+				w.elapsed(5 * time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				_, err = w.client.Chat(ctx, hello())
+				failure(t, err, llmclient.ErrDeadline)
+				w.elapsed(7 * time.Second)
 			})
-			require.NoError(t, err)
-			_, err = c.Chat(t.Context(), hello())
-			require.Equal(t, llmclient.ClockCall, failure(t, err, llmclient.ErrTimeout).Clock)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-			defer cancel()
-			_, err = c.Chat(ctx, hello())
-			failure(t, err, llmclient.ErrDeadline)
-			require.NoError(t, c.Close())
 		})
 	}
-	close(release)
+}
+
+// held makes a channel and a function that closes it.
+func held(release *func()) chan struct{} {
+	ch := make(chan struct{})
+	*release = func() { close(ch) }
+	return ch
 }
 
 func TestATransportThatPanics(t *testing.T) {
@@ -463,3 +476,24 @@ type deafBody struct{ release chan struct{} }
 
 func (b deafBody) Read([]byte) (int, error) { <-b.release; return 0, http.ErrBodyReadAfterClose }
 func (b deafBody) Close() error             { return nil }
+
+// A trial shows that the model works when its first output comes, not only
+// when its answer is whole.
+func TestATrialCountsFromItsFirstOutput(t *testing.T) {
+	inWorld(t, fake.Config{Script: func(r *fake.Request) fake.Step {
+		if r.Since < 2*time.Second {
+			return fake.Unavailable()
+		}
+		return fake.Reply(fake.Text("a"), fake.Pause(time.Minute), fake.End("stop"))
+	}}, func(c *llmclient.Config) { c.Retry.Attempts = 10 }, func(t *testing.T, w *world) {
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				_, err := w.client.Chat(t.Context(), hello())
+				assert.NoError(t, err)
+			})
+		}
+		wg.Wait()
+		assert.Less(t, time.Since(w.start), 75*time.Second)
+	})
+}

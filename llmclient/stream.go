@@ -28,6 +28,7 @@ type Stream struct {
 
 	mu      sync.Mutex
 	begun   bool
+	closed  bool
 	reading bool          // somebody is in next: it notices by itself when the context ends
 	ending  chan struct{} // set when interrupt has taken the stream, closed when its end is noted
 	over    bool          // nothing more will come
@@ -89,6 +90,7 @@ func (s *Stream) Response() (*chat.Response, error) {
 // and returns nil.
 func (s *Stream) Close() error {
 	s.mu.Lock()
+	s.closed = true
 	cl, over := s.call, s.over
 	if !s.begun {
 		s.begun, s.over = true, true
@@ -170,6 +172,9 @@ func (s *Stream) begin() error {
 	}
 	s.mu.Lock()
 	s.call = cl
+	if s.closed {
+		cl.cancel(errClosed)
+	}
 	s.mu.Unlock()
 	defer func() {
 		if s.a == nil {

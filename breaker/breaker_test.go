@@ -1,0 +1,458 @@
+package breaker_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/neverhang/neverhang/breaker"
+)
+
+const (
+	s  = time.Second
+	ms = time.Millisecond
+	ns = time.Nanosecond
+)
+
+func newBreaker(t *testing.T, cfg breaker.Config) *breaker.Breaker {
+	t.Helper()
+	b, err := breaker.New(cfg)
+	require.NoError(t, err)
+	return b
+}
+
+func acquire(t *testing.T, b *breaker.Breaker) *breaker.Pass {
+	t.Helper()
+	p, err := b.Acquire()
+	require.NoError(t, err)
+	return p
+}
+
+// trip opens b.
+func trip(t *testing.T, b *breaker.Breaker) {
+	t.Helper()
+	for b.State() != breaker.Open {
+		acquire(t, b).Done(breaker.Failure)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cfg  breaker.Config
+		want string
+	}{
+		"zero":                        {breaker.Config{}, ""},
+		"never opens, never grows":    {breaker.Config{Failures: -1, MaxCooldown: -1}, ""},
+		"the shortest cool-down":      {breaker.Config{Cooldown: ms}, ""},
+		"a cool-down too short":       {breaker.Config{Cooldown: ms - 1}, "breaker: Cooldown is 999.999µs, want 0 for the default of 5s, or 1ms or more"},
+		"a negative cool-down":        {breaker.Config{Cooldown: -1 * s}, "breaker: Cooldown is -1s, want 0 for the default of 5s, or 1ms or more"},
+		"a cool-down over the most":   {breaker.Config{Cooldown: time.Hour}, ""},
+		"a most below the cool-down":  {breaker.Config{Cooldown: 2 * s, MaxCooldown: s}, "breaker: MaxCooldown is 1s, want at least Cooldown, 2s"},
+		"trials without end":          {breaker.Config{TrialLimit: -1}, "breaker: TrialLimit is -1ns, want 0 for the default of 1m0s, or more"},
+		"the longest trial":           {breaker.Config{TrialLimit: math.MaxInt64}, ""},
+		"no trials":                   {breaker.Config{Trials: -1}, "breaker: Trials is -1, want 0 for the default of 1, or 1 to 4294967295"},
+		"more trials than can be had": {breaker.Config{Trials: 1 << 32}, "breaker: Trials is 4294967296, want 0 for the default of 1, or 1 to 4294967295"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, err := breaker.New(tt.cfg)
+			if tt.want != "" {
+				require.EqualError(t, err, tt.want)
+				return
+			}
+			require.NoError(t, err)
+			acquire(t, b).Done(breaker.Success)
+		})
+	}
+}
+
+// A rig writes down what a breaker does, and when.
+type rig struct {
+	t      *testing.T
+	b      *breaker.Breaker
+	began  time.Time
+	passes map[string]*breaker.Pass
+	log    []string
+}
+
+func (r *rig) note(format string, args ...any) {
+	r.log = append(r.log, fmt.Sprintf("%v ", time.Since(r.began))+fmt.Sprintf(format, args...))
+}
+
+type do func(*rig)
+
+// call asks for a pass; who gets none, or is a trial, is noted.
+func call(names ...string) do {
+	return func(r *rig) {
+		for _, who := range names {
+			p, err := r.b.Acquire()
+			oe, refused := errors.AsType[*breaker.OpenError](err)
+			switch {
+			case refused:
+				assert.ErrorIs(r.t, err, breaker.ErrOpen)
+				assert.Equal(r.t, oe.Retry, time.Now().Add(oe.Within))
+				r.note("%s refused, %s, retry in %v", who, oe.State, oe.Within)
+			case p.Trial():
+				r.note("%s on trial", who)
+			}
+			r.passes[who] = p
+		}
+	}
+}
+
+func judge(v breaker.Verdict, names ...string) do {
+	return func(r *rig) {
+		for _, who := range names {
+			require.Contains(r.t, r.passes, who)
+			r.passes[who].Done(v)
+		}
+	}
+}
+
+func ok(names ...string) do     { return judge(breaker.Success, names...) }
+func fail(names ...string) do   { return judge(breaker.Failure, names...) }
+func ignore(names ...string) do { return judge(breaker.Ignored, names...) }
+func progress(who string) do    { return func(r *rig) { r.passes[who].Progress() } }
+func hurry(r *rig)              { r.b.Hurry() }
+func state(r *rig)              { r.note("is %s", r.b.State()) }
+
+// tripping are n calls that fail, one after the other.
+func tripping(n int) do {
+	return func(r *rig) {
+		for range n {
+			call("x")(r)
+			fail("x")(r)
+		}
+	}
+}
+
+func TestBreaker(t *testing.T) {
+	type step struct {
+		at time.Duration
+		do do
+	}
+	const (
+		opens  = "closed to open: 5 failures in a row"
+		reopen = "half-open to open: a trial failed"
+		half   = "open to half-open: the cool-down is over"
+		closes = "half-open to closed: trials succeeded"
+	)
+	for name, tt := range map[string]struct {
+		cfg   breaker.Config
+		steps []step
+		want  []string
+	}{
+		"four failures do not open it, five do": {
+			steps: []step{{0, tripping(4)}, {0, state}, {1 * s, tripping(1)}, {2 * s, call("a")}},
+			want:  []string{"0s is closed", "1s " + opens, "2s a refused, open, retry in 4s"},
+		},
+		"a success in between begins the count anew": {
+			steps: []step{{0, tripping(4)}, {0, call("a")}, {0, ok("a")}, {0, tripping(4)}, {0, state}, {0, tripping(1)}},
+			want:  []string{"0s is closed", "0s " + opens},
+		},
+		"an ignored call in between does not": {
+			steps: []step{{0, tripping(4)}, {0, call("a")}, {0, ignore("a")}, {0, tripping(1)}},
+			want:  []string{"0s " + opens},
+		},
+		"calls that overlap count in the order in which they end": {
+			cfg:   breaker.Config{Failures: 2},
+			steps: []step{{0, call("a", "b", "c")}, {1 * s, fail("b")}, {2 * s, ok("a")}, {3 * s, fail("c")}, {3 * s, state}},
+			want:  []string{"3s is closed"},
+		},
+		"one that never opens never opens": {
+			cfg:   breaker.Config{Failures: -1},
+			steps: []step{{0, tripping(100)}, {0, state}},
+			want:  []string{"0s is closed"},
+		},
+		"the cool-down ends to the nanosecond": {
+			steps: []step{{0, tripping(5)}, {5*s - ns, call("a")}, {5 * s, call("b")}, {5 * s, ok("b")}, {5 * s, call("c")}},
+			want:  []string{"0s " + opens, "4.999999999s a refused, open, retry in 1ns", "5s " + half, "5s b on trial", "5s " + closes},
+		},
+		"its end is seen without a call": {
+			steps: []step{{0, tripping(5)}, {5*s - ns, state}, {5 * s, state}},
+			want:  []string{"0s " + opens, "4.999999999s is open", "5s " + half, "5s is half-open"},
+		},
+		"half-open lets one call through": {
+			steps: []step{{0, tripping(5)}, {6 * s, call("a", "b")}, {7 * s, call("c")}, {7 * s, ok("a")}, {7 * s, call("d")}},
+			want:  []string{"0s " + opens, "6s " + half, "6s a on trial", "6s b refused, half-open, retry in 1m0s", "7s c refused, half-open, retry in 59s", "7s " + closes},
+		},
+		"the cool-down doubles with each failed trial, up to the most, and not for ever": {
+			steps: []step{{0, tripping(5)},
+				{5 * s, tripping(1)}, {15 * s, tripping(1)}, {35 * s, tripping(1)}, {65 * s, tripping(1)},
+				{95 * s, call("a")}, {95 * s, ok("a")}, {96 * s, tripping(5)}, {96 * s, call("b")}},
+			want: []string{"0s " + opens,
+				"5s " + half, "5s x on trial", "5s " + reopen,
+				"15s " + half, "15s x on trial", "15s " + reopen,
+				"35s " + half, "35s x on trial", "35s " + reopen,
+				"1m5s " + half, "1m5s x on trial", "1m5s " + reopen,
+				"1m35s " + half, "1m35s a on trial", "1m35s " + closes,
+				"1m36s " + opens, "1m36s b refused, open, retry in 5s"},
+		},
+		"a cool-down that must not grow does not": {
+			cfg:   breaker.Config{MaxCooldown: -1},
+			steps: []step{{0, tripping(5)}, {5 * s, tripping(1)}, {10 * s, tripping(1)}, {10 * s, call("a")}},
+			want: []string{"0s " + opens, "5s " + half, "5s x on trial", "5s " + reopen,
+				"10s " + half, "10s x on trial", "10s " + reopen, "10s a refused, open, retry in 5s"},
+		},
+		"an ignored trial frees its place at once, however often": {
+			steps: []step{{0, tripping(5)}, {5 * s, call("a")}, {6 * s, ignore("a")}, {6 * s, call("b")}, {6 * s, ignore("b")}, {6 * s, call("c")}, {6 * s, ok("c")}},
+			want:  []string{"0s " + opens, "5s " + half, "5s a on trial", "6s b on trial", "6s c on trial", "6s " + closes},
+		},
+		"a lost trial is written off to the nanosecond, and the next call goes through": {
+			steps: []step{{0, tripping(5)}, {5 * s, call("lost")}, {65*s - ns, call("a")}, {65 * s, call("b")}, {65 * s, ok("b")}},
+			want: []string{"0s " + opens, "5s " + half, "5s lost on trial", "1m4.999999999s a refused, half-open, retry in 1ns",
+				"1m5s b on trial", "1m5s " + closes},
+		},
+		"a trial written off may still say something, and nobody listens": {
+			steps: []step{{0, tripping(5)}, {5 * s, call("lost")}, {65 * s, call("b")}, {66 * s, ok("lost")}, {66 * s, state},
+				{66 * s, progress("lost")}, {66 * s, fail("lost")}, {66 * s, state}, {66 * s, fail("b")}},
+			want: []string{"0s " + opens, "5s " + half, "5s lost on trial", "1m5s b on trial", "1m6s is half-open", "1m6s is half-open", "1m6s " + reopen},
+		},
+		"a verdict on the dot is too late, though nobody has looked; one before is not": {
+			steps: []step{{0, tripping(5)}, {5 * s, call("a")}, {65 * s, ok("a")}, {65 * s, state}, {65 * s, call("b")}, {185*s - ns, ok("b")}},
+			want:  []string{"0s " + opens, "5s " + half, "5s a on trial", "1m5s is half-open", "1m5s b on trial", "3m4.999999999s " + closes},
+		},
+		"trials that are slow to show headway get more time with each": {
+			cfg: breaker.Config{TrialLimit: 10 * s, MaxCooldown: -1},
+			steps: []step{{0, tripping(5)}, {5 * s, call("a")}, {15 * s, call("b")}, {35 * s, call("c")}, {75 * s, call("d")},
+				{155 * s, call("e")}, {254 * s, call("f")}, {255 * s, call("g")}, {354 * s, call("h")}, {354 * s, ok("g")}},
+			want: []string{"0s " + opens, "5s " + half, "5s a on trial", "15s b on trial", "35s c on trial", "1m15s d on trial",
+				"2m35s e on trial", "4m14s f refused, half-open, retry in 1s", "4m15s g on trial", "5m54s h refused, half-open, retry in 1s", "5m54s " + closes},
+		},
+		"a trial that makes headway is never overdue": {
+			steps: []step{{0, tripping(5)}, {5 * s, call("a")}, {64 * s, progress("a")}, {123 * s, progress("a")}, {182 * s, call("b")}, {182 * s, ok("a")}},
+			want:  []string{"0s " + opens, "5s " + half, "5s a on trial", "3m2s b refused, half-open, retry in 1s", "3m2s " + closes},
+		},
+		"a trial that falls silent after headway is": {
+			steps: []step{{0, tripping(5)}, {5 * s, call("a")}, {64 * s, progress("a")}, {124 * s, call("b")}},
+			want:  []string{"0s " + opens, "5s " + half, "5s a on trial", "2m4s b on trial"},
+		},
+		"what a short trial leaves of the cool-down is waited out": {
+			cfg:   breaker.Config{TrialLimit: 2 * s},
+			steps: []step{{0, tripping(5)}, {5 * s, call("lost")}, {7 * s, call("a")}, {15 * s, call("b")}},
+			want: []string{"0s " + opens, "5s " + half, "5s lost on trial",
+				"7s half-open to open: a trial made no headway for 2s", "7s a refused, open, retry in 8s", "15s " + half, "15s b on trial"},
+		},
+		"verdicts of calls from before it opened do not count": {
+			steps: []step{{0, call("a", "b", "c")}, {0, tripping(5)}, {1 * s, ok("a")}, {1 * s, state}, {5 * s, call("t")}, {6 * s, ok("b")}, {6 * s, fail("c")}, {6 * s, ok("t")}},
+			want:  []string{"0s " + opens, "1s is open", "5s " + half, "5s t on trial", "6s " + closes},
+		},
+		"verdicts of calls from before it opened do not count when it has closed": {
+			steps: []step{{0, call("a", "b", "c", "d", "e")}, {0, tripping(5)}, {5 * s, call("t")}, {5 * s, ok("t")}, {6 * s, fail("a", "b", "c", "d", "e")}, {6 * s, state}},
+			want:  []string{"0s " + opens, "5s " + half, "5s t on trial", "5s " + closes, "6s is closed"},
+		},
+		"the first verdict counts": {
+			cfg:   breaker.Config{Failures: 2},
+			steps: []step{{0, call("a", "b")}, {0, ok("a")}, {0, fail("a", "a", "a")}, {0, fail("b", "b")}, {0, state}},
+			want:  []string{"0s is closed"},
+		},
+		"three trials are three at once, and close it together": {
+			cfg: breaker.Config{Trials: 3},
+			steps: []step{{0, tripping(5)}, {5 * s, call("a", "b", "c", "d")}, {6 * s, ok("b")}, {6 * s, call("e")}, {7 * s, ignore("a")},
+				{7 * s, call("f")}, {8 * s, ok("c")}, {8 * s, state}, {9 * s, ok("f")}},
+			want: []string{"0s " + opens, "5s " + half, "5s a on trial", "5s b on trial", "5s c on trial", "5s d refused, half-open, retry in 1m0s",
+				"6s e refused, half-open, retry in 59s", "7s f on trial", "8s is half-open", "9s " + closes},
+		},
+		"one failed trial of three opens it for all": {
+			cfg:   breaker.Config{Trials: 3},
+			steps: []step{{0, tripping(5)}, {5 * s, call("a", "b", "c")}, {6 * s, ok("a")}, {6 * s, fail("b")}, {7 * s, fail("c")}, {7 * s, call("d")}},
+			want: []string{"0s " + opens, "5s " + half, "5s a on trial", "5s b on trial", "5s c on trial",
+				"6s " + reopen, "7s d refused, open, retry in 9s"},
+		},
+		"a sign of life takes back what failed trials have added": {
+			steps: []step{{0, tripping(5)}, {5 * s, tripping(1)}, {7 * s, hurry}, {7 * s, call("a")}, {10 * s, call("b")}},
+			want:  []string{"0s " + opens, "5s " + half, "5s x on trial", "5s " + reopen, "7s a refused, open, retry in 3s", "10s " + half, "10s b on trial"},
+		},
+		"a sign of life after the plain cool-down lets a trial go at once": {
+			steps: []step{{0, tripping(5)}, {5 * s, tripping(1)}, {12 * s, hurry}, {12 * s, call("a")}, {13 * s, hurry}, {13 * s, call("b")}},
+			want:  []string{"0s " + opens, "5s " + half, "5s x on trial", "5s " + reopen, "12s " + half, "12s a on trial", "13s b refused, half-open, retry in 59s"},
+		},
+		"a sign of life makes no cool-down longer": {
+			cfg:   breaker.Config{TrialLimit: 9 * s},
+			steps: []step{{0, tripping(5)}, {5 * s, call("lost")}, {14 * s, hurry}, {14 * s, hurry}, {15 * s, call("a")}},
+			want: []string{"0s " + opens, "5s " + half, "5s lost on trial", "14s half-open to open: a trial made no headway for 9s",
+				"15s " + half, "15s a on trial"},
+		},
+		"a sign of life does not shorten the plain cool-down, nor disturb a closed one": {
+			steps: []step{{0, hurry}, {0, tripping(5)}, {1 * s, hurry}, {1 * s, call("a")}},
+			want:  []string{"0s " + opens, "1s a refused, open, retry in 4s"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &rig{t: t, began: time.Now(), passes: map[string]*breaker.Pass{}}
+				tt.cfg.OnChange = func(c breaker.Change) {
+					assert.Equal(t, time.Now(), c.At)
+					r.note("%s to %s: %s", c.From, c.To, c.Why)
+				}
+				r.b = newBreaker(t, tt.cfg)
+				for _, step := range tt.steps {
+					time.Sleep(time.Until(r.began.Add(step.at)))
+					step.do(r)
+				}
+				assert.Equal(t, tt.want, r.log)
+			})
+		})
+	}
+}
+
+// A request that the endpoint refuses, however often, shows that it answers.
+func TestRefusedRequestsNeverOpenIt(t *testing.T) {
+	for _, v := range []breaker.Verdict{breaker.Ignored, breaker.Success, breaker.Verdict(99)} {
+		b := newBreaker(t, breaker.Config{Failures: 1, OnChange: func(c breaker.Change) { t.Errorf("changed: %+v", c) }})
+		for range 20 {
+			acquire(t, b).Done(v)
+		}
+		assert.Equal(t, breaker.Closed, b.State(), "after 20 x %v", v)
+	}
+}
+
+// Whatever happens to the trial, and if it is a panic, the next call goes out.
+func TestTrialIsFreedOnEveryExit(t *testing.T) {
+	for name, exit := range map[string]func(*breaker.Pass){
+		"ignored":            func(p *breaker.Pass) { p.Done(breaker.Ignored) },
+		"an unknown verdict": func(p *breaker.Pass) { p.Done(-1) },
+		"a panic": func(p *breaker.Pass) {
+			defer func() { _ = recover() }()
+			defer p.Done(breaker.Ignored)
+			panic("in the call")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBreaker(t, breaker.Config{})
+				trip(t, b)
+				time.Sleep(5 * time.Second)
+				exit(acquire(t, b))
+				acquire(t, b).Done(breaker.Success)
+				assert.Equal(t, breaker.Closed, b.State())
+			})
+		})
+	}
+}
+
+func TestErrorsTellTheState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, breaker.Config{Name: "api.example.com"})
+		opened := time.Now()
+		trip(t, b)
+		time.Sleep(2 * time.Second)
+		_, err := b.Acquire()
+		assert.EqualError(t, err, "breaker: api.example.com: open for 2s, next trial in 3s")
+		oe, _ := errors.AsType[*breaker.OpenError](err)
+		assert.Equal(t, &breaker.OpenError{Name: "api.example.com", State: breaker.Open, Since: opened, Open: 2 * s,
+			Retry: opened.Add(5 * s), Within: 3 * s}, oe)
+
+		time.Sleep(3 * time.Second)
+		acquire(t, b)
+		time.Sleep(time.Second)
+		_, err = b.Acquire()
+		assert.EqualError(t, err, "breaker: api.example.com: half-open for 1s, all trials are out, the next is overdue in 59s")
+	})
+}
+
+func TestStats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, breaker.Config{Failures: 2})
+		assert.Equal(t, breaker.Stats{}, b.Stats())
+
+		began := time.Now()
+		acquire(t, b).Done(breaker.Failure)
+		assert.Equal(t, breaker.Stats{Failures: 1}, b.Stats())
+
+		acquire(t, b).Done(breaker.Failure)
+		opened := breaker.Change{From: breaker.Closed, To: breaker.Open, At: began, Why: "2 failures in a row", Retry: began.Add(5 * s)}
+		assert.Equal(t, breaker.Stats{State: breaker.Open, Since: began, Retry: began.Add(5 * s), Last: opened}, b.Stats())
+
+		time.Sleep(6 * time.Second)
+		acquire(t, b)
+		half := breaker.Change{From: breaker.Open, To: breaker.HalfOpen, At: began.Add(6 * s), Why: "the cool-down is over"}
+		assert.Equal(t, breaker.Stats{State: breaker.HalfOpen, Since: half.At, Trials: 1, Overdue: began.Add(66 * s), Last: half}, b.Stats())
+
+		time.Sleep(time.Minute)
+		assert.Equal(t, breaker.Stats{State: breaker.HalfOpen, Since: half.At, WrittenOff: 1, Last: half}, b.Stats())
+	})
+}
+
+// OnChange may use the breaker. What it changes is told after it has returned.
+func TestOnChangeMayCallTheBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b *breaker.Breaker
+		var log []string
+		telling := false
+		b = newBreaker(t, breaker.Config{Failures: 1, OnChange: func(c breaker.Change) {
+			assert.False(t, telling, "told while telling")
+			telling = true
+			defer func() { telling = false }()
+			log = append(log, fmt.Sprintf("%s to %s", c.From, c.To))
+			switch c.To {
+			case breaker.Open:
+				time.Sleep(5 * time.Second)
+				if p, err := b.Acquire(); assert.NoError(t, err) {
+					p.Done(breaker.Success)
+				}
+			case breaker.HalfOpen, breaker.Closed:
+				assert.Equal(t, breaker.Closed, b.State())
+			}
+		}})
+		acquire(t, b).Done(breaker.Failure)
+		assert.Equal(t, []string{"closed to open", "open to half-open", "half-open to closed"}, log)
+	})
+}
+
+func TestOnChangeThatPanicsIsCalledAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []breaker.State
+		b := newBreaker(t, breaker.Config{Failures: 1, OnChange: func(c breaker.Change) {
+			told = append(told, c.To)
+			if c.To == breaker.Open {
+				panic("in OnChange")
+			}
+		}})
+		assert.PanicsWithValue(t, "in OnChange", func() { acquire(t, b).Done(breaker.Failure) })
+		time.Sleep(5 * time.Second)
+		acquire(t, b).Done(breaker.Success)
+		assert.Equal(t, []breaker.State{breaker.Open, breaker.HalfOpen, breaker.Closed}, told)
+	})
+}
+
+func TestNoPassIsNoPanic(t *testing.T) {
+	var none *breaker.Pass
+	none.Done(breaker.Failure)
+	none.Progress()
+	assert.False(t, none.Trial())
+	new(breaker.Pass).Done(breaker.Failure)
+	new(breaker.Pass).Progress()
+	assert.Equal(t, "State(7) Verdict(7)", fmt.Sprint(breaker.State(7), " ", breaker.Verdict(7)))
+	assert.Equal(t, "ignored success failure", fmt.Sprint(breaker.Ignored, " ", breaker.Success, " ", breaker.Failure))
+}
+
+// Without virtual time, for the race detector: many judge at once, and what is
+// told is a path through the states.
+func TestChangesComeInOrder(t *testing.T) {
+	at := breaker.Closed
+	b := newBreaker(t, breaker.Config{Failures: 1, Cooldown: ms, OnChange: func(c breaker.Change) {
+		assert.Equal(t, at, c.From, "the change before led elsewhere")
+		at = c.To // no lock: changes are told one at a time
+	}})
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for j := range 200 {
+				if p, err := b.Acquire(); err == nil {
+					p.Done(breaker.Verdict((i + j) % 3))
+				} else if j%10 == 0 {
+					time.Sleep(ms)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.State()
+}

@@ -1,0 +1,118 @@
+package breaker
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+)
+
+const (
+	defaultFailures    = 5
+	defaultCooldown    = 5 * time.Second
+	defaultMaxCooldown = 30 * time.Second
+	defaultTrialLimit  = time.Minute
+	maxTrialGrowth     = 10
+
+	minCooldown = time.Millisecond
+)
+
+// Config sets up a [Breaker]. The zero value is ready for use.
+type Config struct {
+	// Name stands in errors and changes. It may be empty.
+	Name string
+
+	// Failures is the run of failed calls, with no success in between, that
+	// opens the breaker. Zero means 5; a negative value never opens it.
+	Failures int
+
+	// Cooldown is how long the breaker stays open before the first trial.
+	// It doubles with each trial that fails, up to MaxCooldown, and is as
+	// before when the breaker has closed. Zero means 5 s: outages of a model
+	// endpoint are mostly restarts of a few seconds, for which a long first
+	// pause costs more than one request in five seconds does.
+	Cooldown time.Duration
+
+	// MaxCooldown bounds the doubled Cooldown and so how late the end of a
+	// long outage is noticed. Zero means 30 s, or Cooldown if that is longer;
+	// a negative value keeps Cooldown from growing.
+	MaxCooldown time.Duration
+
+	// Trials is how many calls a half-open breaker lets through at once, and
+	// how many of them must succeed, with no failure, to close it. Zero
+	// means 1.
+	Trials int
+
+	// TrialLimit is how long a trial may go without a verdict and without
+	// [Pass.Progress]. Then it is written off: its verdict, should it come, is
+	// dropped, and the next trial may start, after a cool-down that counts
+	// from when it was last heard of and so is mostly over. The limit doubles
+	// with each trial written off, up to ten times TrialLimit, until the
+	// breaker has closed, so that an endpoint which needs longer than this to
+	// show any headway gets its chance. Zero means 1 minute; without a limit
+	// one lost trial could keep the breaker shut for ever.
+	TrialLimit time.Duration
+
+	// OnChange, if not nil, hears of each change of state. Calls come in
+	// order, one at a time, with no lock held, so it may call the Breaker's
+	// own methods. It runs in the goroutine that brought the change about, or
+	// in one that is telling an earlier change, and should be quick.
+	OnChange func(Change)
+}
+
+// New returns a closed Breaker, or an error that names the bad field.
+func New(cfg Config) (*Breaker, error) {
+	switch {
+	case cfg.Cooldown < 0 || 0 < cfg.Cooldown && cfg.Cooldown < minCooldown:
+		return nil, fmt.Errorf("breaker: Cooldown is %v, want 0 for the default of %v, or %v or more",
+			cfg.Cooldown, defaultCooldown, minCooldown)
+	case cfg.TrialLimit < 0:
+		return nil, fmt.Errorf("breaker: TrialLimit is %v, want 0 for the default of %v, or more",
+			cfg.TrialLimit, defaultTrialLimit)
+	case cfg.Trials < 0 || int64(cfg.Trials) > math.MaxUint32:
+		return nil, fmt.Errorf("breaker: Trials is %d, want 0 for the default of 1, or 1 to %d",
+			cfg.Trials, uint32(math.MaxUint32))
+	}
+	if cfg.Failures == 0 {
+		cfg.Failures = defaultFailures
+	}
+	if cfg.Cooldown == 0 {
+		cfg.Cooldown = defaultCooldown
+	}
+	if cfg.TrialLimit == 0 {
+		cfg.TrialLimit = defaultTrialLimit
+	}
+	if cfg.Trials == 0 {
+		cfg.Trials = 1
+	}
+	switch {
+	case cfg.MaxCooldown == 0:
+		cfg.MaxCooldown = max(defaultMaxCooldown, cfg.Cooldown)
+	case cfg.MaxCooldown < 0:
+		cfg.MaxCooldown = cfg.Cooldown
+	case cfg.MaxCooldown < cfg.Cooldown:
+		return nil, fmt.Errorf("breaker: MaxCooldown is %v, want at least Cooldown, %v", cfg.MaxCooldown, cfg.Cooldown)
+	}
+
+	b := &Breaker{onChange: cfg.OnChange}
+	b.core.init(cfg)
+	return b, nil
+}
+
+// settings are those of the counter underneath. Its timeout is as short as it
+// can be, because when to leave the open state is decided here: the counter's
+// is fixed, and it still refuses when exactly that time has passed.
+func settings(cfg Config, changed func(from, to gobreaker.State)) gobreaker.Settings {
+	return gobreaker.Settings{
+		MaxRequests:   uint32(cfg.Trials),
+		Timeout:       time.Nanosecond,
+		ReadyToTrip:   func(n gobreaker.Counts) bool { return tripped(cfg.Failures, n) },
+		IsExcluded:    func(err error) bool { return err == errIgnored },
+		OnStateChange: func(_ string, from, to gobreaker.State) { changed(from, to) },
+	}
+}
+
+func tripped(failures int, n gobreaker.Counts) bool {
+	return failures > 0 && int64(n.ConsecutiveFailures) >= int64(failures)
+}

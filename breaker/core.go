@@ -1,0 +1,229 @@
+package breaker
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+)
+
+// core is the breaker without its clock and its lock: each method is one step
+// at the time now. It puts on top of the counter what that lacks:
+//
+//	closed     Failures in a row                        → open
+//	open       the cool-down is over                    → half-open
+//	half-open  as many successes as Trials              → closed
+//	           a trial failed                           → open, for twice as long
+//	           a trial is overdue, its silence shorter
+//	           than the cool-down would have been       → open, for the rest of it
+//	           a trial is overdue otherwise             the next may start
+//	           a trial is ignored                       the next may start
+//
+// The counter reads the clock itself, but nothing here depends on what it reads
+// (see settings). It turns half-open whenever it is asked after more than a
+// nanosecond of being open, so while open it is not asked. It is only called with
+// the breaker's lock held; turn, which it calls with its own lock held too, must
+// not call it back.
+type core struct {
+	Config
+	counter *gobreaker.TwoStepCircuitBreaker[struct{}]
+
+	state      State
+	opened     time.Time // open: since when
+	retry      time.Time // open: until when
+	failed     int       // trials that failed since it was closed
+	writtenOff int       // those of them that were overdue
+	trials     []*Pass   // half-open: those out
+	last       Change
+	changes    []Change // not told yet
+
+	line line
+	next time.Time // when to look at the line again, at the latest; zero: nobody waits
+
+	// What turn should know of the step that calls the counter.
+	step struct {
+		now, from time.Time // from: when the cool-down begins
+		why       string
+	}
+}
+
+func (c *core) init(cfg Config) {
+	c.Config = cfg
+	c.counter = gobreaker.NewTwoStepCircuitBreaker[struct{}](settings(cfg, c.turn))
+}
+
+// turn follows the counter into another state.
+func (c *core) turn(_, to gobreaker.State) {
+	c.last = Change{Name: c.Name, From: c.state, To: stateOf(to), At: c.step.now, Why: c.step.why}
+	c.state = c.last.To
+	c.trials = nil
+	c.line.turned(c.step.now)
+	switch c.state {
+	case Open:
+		c.opened = c.step.now
+		c.retry = c.step.from.Add(c.cooldown())
+		c.last.Retry = c.retry
+		c.refuseUnfit(c.step.now)
+	case Closed:
+		c.failed, c.writtenOff = 0, 0
+	}
+	c.changes = append(c.changes, c.last)
+}
+
+// cooldown is how long to stay open, after so many failed trials.
+func (c *core) cooldown() time.Duration { return doubled(c.Cooldown, c.failed, c.MaxCooldown) }
+
+func (c *core) trialLimit() time.Duration {
+	most := time.Duration(math.MaxInt64)
+	if c.TrialLimit < most/maxTrialGrowth {
+		most = c.TrialLimit * maxTrialGrowth
+	}
+	return doubled(c.TrialLimit, c.writtenOff, most)
+}
+
+// tell gives the counter a verdict. The cool-down that may follow begins at from.
+func (c *core) tell(report func(error), v Verdict, now, from time.Time, why string) {
+	c.step.now, c.step.from, c.step.why = now, from, why
+	report(v.err())
+}
+
+// advance does what time alone brings about.
+func (c *core) advance(now time.Time) {
+	for _, p := range slices.Clone(c.trials) {
+		if c.state == HalfOpen && !now.Before(p.heard.Add(p.limit)) {
+			c.writeOff(now, p)
+		}
+	}
+	if c.state == Open && !now.Before(c.retry) {
+		c.step.now, c.step.why = now, "the cool-down is over"
+		if c.counter.State() == gobreaker.StateOpen {
+			c.retry = now.Add(minCooldown) // the counter opened an instant later than we think
+		}
+	}
+	c.letGo(now)
+}
+
+// writeOff settles a trial that is overdue.
+func (c *core) writeOff(now time.Time, p *Pass) {
+	p.settled = true
+	c.drop(p)
+	c.failed++
+	c.writtenOff++
+	// Its silence was a pause for the endpoint already, mostly the longer one.
+	v := Failure
+	if p.heard.Add(c.cooldown()).Sub(now) < minCooldown {
+		v = Ignored
+	}
+	c.tell(p.report, v, now, p.heard, fmt.Sprintf("a trial made no headway for %v", p.limit))
+}
+
+func (c *core) drop(p *Pass) {
+	if i := slices.Index(c.trials, p); i >= 0 {
+		c.trials = slices.Delete(c.trials, i, i+1)
+	}
+}
+
+// acquire lets a call through or refuses it. In the closed state now is not
+// looked at.
+func (c *core) acquire(b *Breaker, now time.Time) (*Pass, error) {
+	if c.state != Closed {
+		c.advance(now)
+	}
+	if c.state == Open { // the counter, if asked, would think it half-open
+		return nil, c.refusal(now, c.retry)
+	}
+	report, err := c.counter.Allow()
+	if err != nil {
+		return nil, c.refusal(now, c.overdue())
+	}
+	p := &Pass{breaker: b, report: report}
+	if c.state == HalfOpen {
+		p.trial, p.heard, p.limit = true, now, c.trialLimit()
+		c.trials = append(c.trials, p)
+		c.line.redeem()
+	}
+	return p, nil
+}
+
+func (c *core) refusal(now, retry time.Time) *OpenError {
+	since := c.last.At
+	return &OpenError{Name: c.Name, State: c.state, Since: since, Open: now.Sub(since), Retry: retry, Within: retry.Sub(now)}
+}
+
+// judge takes the first verdict on p, unless time has written it off. While
+// open there is no call whose verdict could count.
+func (c *core) judge(now time.Time, p *Pass, v Verdict) {
+	c.advance(now)
+	if p.settled || c.state == Open {
+		return
+	}
+	why := fmt.Sprintf("%d failures in a row", c.Failures)
+	if slices.Contains(c.trials, p) {
+		c.drop(p)
+		switch v {
+		case Failure:
+			c.failed++
+			why = "a trial failed"
+		case Success:
+			why = "trials succeeded"
+		}
+	}
+	c.tell(p.report, v, now, now, why)
+	c.letGo(now)
+}
+
+// progress hears of headway of the trial p.
+func (c *core) progress(now time.Time, p *Pass) {
+	c.advance(now)
+	p.heard = now
+}
+
+// hurry shortens a cool-down to what it would be without failed trials.
+func (c *core) hurry(now time.Time) {
+	if at := c.opened.Add(c.Cooldown); c.state == Open && at.Before(c.retry) {
+		c.retry = at
+	}
+	c.advance(now)
+}
+
+// overdue is when the first of the trials out will be written off.
+func (c *core) overdue() (at time.Time) {
+	for _, p := range c.trials {
+		if due := p.heard.Add(p.limit); at.IsZero() || due.Before(at) {
+			at = due
+		}
+	}
+	return at
+}
+
+// free is how many more trials may start.
+func (c *core) free() int {
+	n := c.counter.Counts()
+	return c.Trials - int(n.Requests-n.TotalExclusions)
+}
+
+func (c *core) stats() Stats {
+	s := Stats{State: c.state, Since: c.last.At, Waiting: c.line.waiting.Len(), WrittenOff: c.writtenOff, Last: c.last}
+	switch c.state {
+	case Closed:
+		s.Failures = int(c.counter.Counts().ConsecutiveFailures)
+	case Open:
+		s.Retry = c.retry
+	case HalfOpen:
+		s.Trials, s.Overdue = len(c.trials), c.overdue()
+	}
+	return s
+}
+
+// doubled is d, doubled n times, but not more than most.
+func doubled(d time.Duration, n int, most time.Duration) time.Duration {
+	for range n {
+		if d > most/2 {
+			return most
+		}
+		d *= 2
+	}
+	return d
+}

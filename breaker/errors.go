@@ -1,0 +1,83 @@
+package breaker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// ErrOpen is matched by the errors of refused calls. Those of [Breaker.Acquire]
+// are of type [OpenError], those of [Breaker.Wait] of type [WaitError].
+var ErrOpen = errors.New("breaker: open")
+
+// What is told to the counter underneath.
+var (
+	errFailed  = errors.New("failed")
+	errIgnored = errors.New("ignored")
+)
+
+// An OpenError refuses a call. It matches [ErrOpen].
+type OpenError struct {
+	Name   string        // Config.Name
+	State  State         // Open, or HalfOpen with all trials out
+	Since  time.Time     // when it came into that state
+	Open   time.Duration // how long ago that was
+	Retry  time.Time     // when a call may be let through at the latest if no trial ends before
+	Within time.Duration // how long that is from the refusal
+}
+
+func (e *OpenError) Error() string {
+	if e.State == HalfOpen {
+		return fmt.Sprintf("%s: half-open for %v, all trials are out, the next is overdue in %v", title(e.Name), e.Open, e.Within)
+	}
+	return fmt.Sprintf("%s: open for %v, next trial in %v", title(e.Name), e.Open, e.Within)
+}
+
+// Is makes the error match [ErrOpen].
+func (e *OpenError) Is(target error) bool { return target == ErrOpen }
+
+// A WaitError refuses a wait that cannot end before the context's deadline,
+// because the cool-down does not. It matches [ErrOpen] and
+// [context.DeadlineExceeded], though that deadline has not passed yet.
+type WaitError struct {
+	Name string        // Config.Name
+	Wait time.Duration // at least this long until the next trial
+	Left time.Duration // until the context's deadline
+}
+
+func (e *WaitError) Error() string {
+	return fmt.Sprintf("%s: open, next trial in %v, but the context ends in %v", title(e.Name), e.Wait, e.Left)
+}
+
+// Is makes the error match [ErrOpen] and [context.DeadlineExceeded].
+func (e *WaitError) Is(target error) bool {
+	return target == ErrOpen || target == context.DeadlineExceeded
+}
+
+// Timeout reports true, as the error of a passed deadline does.
+func (e *WaitError) Timeout() bool { return true }
+
+// ended explains a wait that the context ended. The result matches both
+// ctx.Err() and the context's cause, and not ErrOpen: the caller's own end is
+// not the endpoint's fault.
+func ended(ctx context.Context, name string, waited time.Duration) error {
+	var text strings.Builder
+	text.WriteString(title(name))
+	if waited > 0 {
+		fmt.Fprintf(&text, ": waited %v for it to close", waited)
+	}
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return fmt.Errorf("%s: %w", text.String(), cause)
+	}
+	return fmt.Errorf("%s: %w: %w", text.String(), err, cause)
+}
+
+func title(name string) string {
+	if name == "" {
+		return "breaker"
+	}
+	return fmt.Sprintf("breaker: %s", name)
+}

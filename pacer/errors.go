@@ -1,0 +1,59 @@
+package pacer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrQueueFull is matched by the error for a caller who found MaxQueue others
+// waiting. The error itself is a [QueueFullError].
+var ErrQueueFull = errors.New("pacer: queue is full")
+
+// A QueueFullError refuses a caller because too many wait already.
+type QueueFullError struct {
+	Queued int // callers waiting
+	Max    int // Config.MaxQueue
+	For    Reason
+}
+
+func (e *QueueFullError) Error() string {
+	return fmt.Sprintf("pacer: queue is full: %d callers wait for %s, want at most %d", e.Queued, e.For, e.Max)
+}
+
+// Is makes the error match [ErrQueueFull].
+func (e *QueueFullError) Is(target error) bool { return target == ErrQueueFull }
+
+// A WaitError refuses a wait that cannot end before the context's deadline, as
+// far as rate and cool-down are known. It matches [context.DeadlineExceeded],
+// though that deadline has not passed yet.
+type WaitError struct {
+	Wait time.Duration // at least this long until admission
+	Left time.Duration // until the context's deadline
+	For  Reason        // what makes the wait as long as it is
+}
+
+func (e *WaitError) Error() string {
+	return fmt.Sprintf("pacer: would wait %v for %s, but the context ends in %v", e.Wait, e.For, e.Left)
+}
+
+// Is makes the error match [context.DeadlineExceeded].
+func (e *WaitError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// Timeout reports true, as the error of a passed deadline does.
+func (e *WaitError) Timeout() bool { return true }
+
+// ended explains a wait that the context ended. The result matches both
+// ctx.Err() and the context's cause.
+func ended(ctx context.Context, waited time.Duration, why Reason) error {
+	text := "pacer: not admitted"
+	if why != "" {
+		text = fmt.Sprintf("pacer: waited %v for %s", waited, why)
+	}
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return fmt.Errorf("%s: %w", text, cause)
+	}
+	return fmt.Errorf("%s: %w: %w", text, err, cause)
+}
