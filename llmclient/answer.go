@@ -191,3 +191,29 @@ var errDrained = errors.New("the answer was whole, and its body did not end")
 func plainError(err error) error {
 	return errors.New(strings.TrimPrefix(err.Error(), "chat: "))
 }
+
+// A tally reads the answer's body, counts it, and bounds it.
+type tally struct {
+	a     *attempt
+	n     int64
+	limit int64
+}
+
+var errAnswerTooLarge = errors.New("the answer is too large")
+
+func (t *tally) Read(p []byte) (int, error) {
+	n, err := t.a.body.Read(p)
+	if n > 0 {
+		t.n += int64(n)
+		t.a.watch.tell(func(m *meter, now time.Time) { m.read(n, now) })
+		if t.n > t.limit {
+			return 0, errAnswerTooLarge
+		}
+	}
+	return n, err
+}
+
+// snippet returns the beginning of a body that is not JSON, for a message.
+func snippet(body []byte) string {
+	return bounded(strings.ToValidUTF8(string(bytes.TrimSpace(body[:min(len(body), 400)])), "?"), 160)
+}

@@ -2,14 +2,11 @@ package llmclient
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptrace"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -142,50 +139,6 @@ var errStatus = errors.New("error status")
 
 // errorBytes bounds what is read of an error's body.
 const errorBytes = 64 << 10
-
-func (a *attempt) request() (*http.Request, error) {
-	cl := a.call
-	w := &cl.client.wire
-	trace := &httptrace.ClientTrace{
-		GetConn: func(string) {
-			if w.dials {
-				a.watch.tell((*meter).connect)
-			}
-		},
-		DNSStart:     func(httptrace.DNSStartInfo) { a.watch.tell((*meter).connect) },
-		ConnectStart: func(string, string) { a.watch.tell((*meter).connect) },
-		GotConn: func(info httptrace.GotConnInfo) {
-			a.reused.Store(info.Reused)
-			a.watch.tell((*meter).connected)
-		},
-		WroteRequest: func(info httptrace.WroteRequestInfo) {
-			if info.Err == nil {
-				a.watch.tell((*meter).sent)
-			}
-		},
-		GotFirstResponseByte: func() { a.firstByte.Store(true) },
-	}
-	ctx := httptrace.WithClientTrace(a.ctx, trace)
-	body := func() (io.ReadCloser, error) {
-		return &bodyReader{rest: cl.body, wrote: func() { a.watch.tell((*meter).wrote) }}, nil
-	}
-	secrets := &cl.client.ep.secrets
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, cl.client.ep.name, nil)
-	if err != nil {
-		return nil, err
-	}
-	req.URL = secrets.target()
-	secrets.authorize(req.Header)
-	req.ContentLength = int64(len(cl.body))
-	req.Body, _ = body()
-	if req.Header.Get("Idempotency-Key") == "" && req.Header.Get("X-Idempotency-Key") == "" {
-		// For redirects, and for connections that took not a byte of it. With
-		// such a key the transport would also repeat what the server has read,
-		// and that is ours to decide and to count.
-		req.GetBody = body
-	}
-	return req, nil
-}
 
 // next returns the next piece of the answer, or io.EOF when it is whole.
 func (a *attempt) next() (*chat.Chunk, error) {
@@ -394,30 +347,4 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 		ev.Phase, ev.Clock, ev.After, ev.Err = e.Phase, e.Clock, rec.Duration, e
 		cl.client.notify(ev)
 	}
-}
-
-// A tally reads the answer's body, counts it, and bounds it.
-type tally struct {
-	a     *attempt
-	n     int64
-	limit int64
-}
-
-var errAnswerTooLarge = errors.New("the answer is too large")
-
-func (t *tally) Read(p []byte) (int, error) {
-	n, err := t.a.body.Read(p)
-	if n > 0 {
-		t.n += int64(n)
-		t.a.watch.tell(func(m *meter, now time.Time) { m.read(n, now) })
-		if t.n > t.limit {
-			return 0, errAnswerTooLarge
-		}
-	}
-	return n, err
-}
-
-// snippet returns the beginning of a body that is not JSON, for a message.
-func snippet(body []byte) string {
-	return bounded(strings.ToValidUTF8(string(bytes.TrimSpace(body[:min(len(body), 400)])), "?"), 160)
 }

@@ -1,6 +1,8 @@
 package llmclient
 
 import (
+	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -55,4 +57,62 @@ func (r *retrier) wait(after ruling) time.Duration {
 		wait = max(wait, after.after+spread)
 	}
 	return wait
+}
+
+// again decides what follows a failed attempt. It returns nil when it is time
+// to try again, and the error of the call when it is not.
+func (cl *call) again(e *Error, r ruling) *Error {
+	cl.retry.last = e
+	switch {
+	case r.stale && !cl.renewed:
+		// A pooled connection had died while nobody used it. Others of its age
+		// will have too.
+		cl.renewed = true
+		cl.client.wire.renew()
+		return nil
+	case r.adapted:
+		if err := cl.encode(); err != nil {
+			return e
+		}
+		return nil
+	case !e.retryable || e.Clock == ClockCall || !cl.retry.allows(e):
+		return e
+	}
+	wait := cl.retry.wait(r)
+	need := wait
+	if e.Kind == ErrTimeout {
+		// What has just stalled may stall again: without the time in which
+		// that would show, another try only adds to the server's load.
+		need += cl.client.cfg.Clocks.bounds(cl.load)[iFirstOutput].suspect
+	}
+	if left, bounded := cl.left(); bounded && need > left {
+		e.text += fmt.Sprintf("; there is no time for another try: it would take %v or more, and the call has %v left (clock Call)",
+			round(need), round(left))
+		return e
+	}
+	if at, ok := cl.ctx.Deadline(); ok && cl.ctx.Err() == nil && need >= time.Until(at) {
+		e.text += fmt.Sprintf("; there is no time for another try: it would take %v or more, and the caller's deadline leaves %v",
+			round(need), round(time.Until(at)))
+		e.causes = append(e.causes, context.DeadlineExceeded)
+		return e
+	}
+	ev := cl.event(EventRetry)
+	ev.Wait, ev.Err = wait, e
+	cl.client.notify(ev)
+	return cl.backoff(wait)
+}
+
+// backoff waits. It returns nil, or how the caller ended the call meanwhile.
+func (cl *call) backoff(wait time.Duration) *Error {
+	cl.enter(PhaseBackoff)
+	start := time.Now()
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	defer func() { cl.spent += time.Since(start) }()
+	select {
+	case <-t.C:
+		return nil
+	case <-cl.ctx.Done():
+		return cl.ended()
+	}
 }

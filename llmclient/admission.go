@@ -1,0 +1,163 @@
+package llmclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/neverhang/neverhang/breaker"
+	"github.com/neverhang/neverhang/pacer"
+)
+
+// admission waits until the next attempt may be sent.
+func (cl *call) admission() (*pacer.Permit, *breaker.Pass, *Error) {
+	for {
+		if failed := cl.awaitBreaker(); failed != nil {
+			return nil, nil, failed
+		}
+		permit, failed := cl.awaitPermit()
+		if failed != nil {
+			return nil, nil, failed
+		}
+		pass, err := cl.client.ep.breaker.Acquire()
+		if err == nil {
+			return permit, pass, nil
+		}
+		permit.Return() // nothing was sent: place and tokens go back
+		if cl.client.cfg.FailFast {
+			return nil, nil, cl.open(err)
+		}
+	}
+}
+
+func (cl *call) awaitBreaker() *Error {
+	b := cl.client.ep.breaker
+	if s := b.Stats(); s.State == breaker.Closed && s.Waiting == 0 && cl.ctx.Err() == nil {
+		return nil // nobody waits who would be overtaken
+	}
+	if cl.client.cfg.FailFast {
+		if s := b.Stats(); s.State == breaker.Open && time.Now().Before(s.Retry) {
+			return cl.open(&breaker.OpenError{
+				Name: cl.client.ep.name, State: s.State, Since: s.Since, Open: time.Since(s.Since),
+				Retry: s.Retry, Within: time.Until(s.Retry),
+			})
+		}
+		return nil
+	}
+	cl.enter(PhaseBreaker)
+	ctx, cancel := cl.withinCall()
+	defer cancel()
+	start := time.Now()
+	err := b.Wait(ctx)
+	cl.spent += time.Since(start)
+	switch {
+	case err == nil:
+		return nil
+	case cl.ctx.Err() != nil:
+		return cl.ended()
+	case ctx.Err() != nil:
+		return cl.exhausted(err)
+	}
+	return cl.open(err) // the next trial comes too late
+}
+
+func (cl *call) awaitPermit() (*pacer.Permit, *Error) {
+	p := cl.client.ep.pacer
+	cl.enter(PhaseQueue)
+	if left, bounded := cl.left(); bounded {
+		// A pause that the endpoint asked for and that is longer than the call
+		// may last is not waited for: the caller can do better than we.
+		if until := p.Stats().CoolDownUntil; !until.IsZero() && time.Until(until) > left {
+			e := cl.error(ErrThrottled, fmt.Sprintf("%s asked for a pause that lasts %v more, and the call may take %v (clock Call)",
+				cl.client.ep.name, round(time.Until(until)), round(left)))
+			e.retryable, e.retryAfter = true, time.Until(until)
+			return nil, e
+		}
+	}
+	limit := cl.client.cfg.Clocks.bounds(load{})[iQueue].limit
+	ctx, cancel := within(cl.ctx, limit)
+	defer cancel()
+	permit, err := p.Acquire(ctx)
+	if err == nil {
+		return permit, nil
+	}
+	if cl.ctx.Err() != nil {
+		return nil, cl.ended()
+	}
+	if ctx.Err() != nil {
+		e := cl.error(ErrTimeout, fmt.Sprintf("the call waited %v for our own pacer (clock Queue)", limit))
+		e.Clock, e.Bound, e.retryable = ClockQueue, limit, true
+		return nil, e
+	}
+	e := cl.error(ErrQueue, "the pacer did not admit the call: "+err.Error())
+	e.retryable = true
+	var late *pacer.WaitError
+	if errors.As(err, &late) {
+		e.retryAfter = late.Wait
+		if late.For == pacer.CoolDown {
+			e.Kind = ErrThrottled
+		}
+		if at, ok := cl.ctx.Deadline(); !ok || limit > 0 && time.Now().Add(limit).Before(at) {
+			return nil, e // it is our clock that it does not fit: not the caller's deadline
+		}
+	}
+	e.causes = append(e.causes, err)
+	return nil, e
+}
+
+// left returns what the Call clock leaves, if it is bounded.
+func (cl *call) left() (time.Duration, bool) {
+	limit := cl.client.cfg.Clocks.bounds(load{})[iCall].limit
+	return max(0, limit-cl.spent), limit > 0
+}
+
+// withinCall returns a context that ends with the Call clock at the latest.
+func (cl *call) withinCall() (context.Context, context.CancelFunc) {
+	left, bounded := cl.left()
+	if bounded && left == 0 {
+		left = 1 // not zero, which would be no bound
+	}
+	return within(cl.ctx, left)
+}
+
+// within is context.WithTimeout where zero is no limit.
+func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if limit <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, limit)
+}
+
+// exhausted returns the error of a call whose own clock ran out between
+// attempts.
+func (cl *call) exhausted(err error) *Error {
+	limit := cl.client.cfg.Clocks.bounds(load{})[iCall].limit
+	e := cl.error(ErrTimeout, fmt.Sprintf("no answer from %s within %v (clock Call), the last of it in phase %s",
+		cl.client.ep.name, limit, cl.where()))
+	e.Clock, e.Bound, e.retryable = ClockCall, limit, true
+	if errors.Is(err, breaker.ErrOpen) || cl.where() == PhaseBreaker {
+		e.causes = append(e.causes, breaker.ErrOpen)
+	}
+	return e
+}
+
+// open returns the error of a call that the breaker keeps from being sent.
+func (cl *call) open(err error) *Error {
+	e := cl.error(ErrOpen, "the circuit breaker keeps the call back: "+err.Error())
+	e.retryable = true
+	var refused *breaker.OpenError
+	var late *breaker.WaitError
+	switch at, ok := cl.ctx.Deadline(); {
+	case errors.As(err, &refused):
+		e.retryAfter = refused.Within
+		e.causes = append(e.causes, err)
+	case errors.As(err, &late):
+		e.retryAfter = late.Wait
+		e.causes = append(e.causes, breaker.ErrOpen)
+		if ok && time.Until(at) <= late.Left {
+			e.causes = append(e.causes, context.DeadlineExceeded)
+		}
+	}
+	return e
+}

@@ -1,0 +1,185 @@
+package llmclient_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/neverhang/neverhang/breaker"
+	fake "github.com/neverhang/neverhang/internal/fakeserver"
+	"github.com/neverhang/neverhang/llmclient"
+)
+
+func TestAPermitIsNotHeldDuringBackoff(t *testing.T) {
+	first := true
+	inWorld(t, fake.Config{Script: func(r *fake.Request) fake.Step {
+		if first {
+			first = false
+			return fake.Unavailable()
+		}
+		return fake.Answer("ok")
+	}}, func(c *llmclient.Config) {
+		c.Pacer.MaxInFlight = 1
+		c.Retry.Backoff = 2 * time.Second
+	}, func(t *testing.T, w *world) {
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := w.client.Chat(t.Context(), hello())
+			assert.NoError(t, err)
+		})
+		time.Sleep(100 * time.Millisecond)
+		_, err := w.client.Chat(t.Context(), hello())
+		require.NoError(t, err)
+		w.elapsed(100 * time.Millisecond)
+		wg.Wait()
+		assert.Equal(t, []time.Duration{0, 100 * time.Millisecond, 2 * time.Second}, w.arrivals())
+	})
+}
+
+func TestTheQueueClockAndTheCallerInTheQueue(t *testing.T) {
+	slow := script(fake.Reply(fake.Text("a"), fake.Repeat(200, time.Minute, fake.Text("b")), fake.End("stop")))
+	busy := func(t *testing.T, w *world, test func(t *testing.T)) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = w.client.Chat(ctx, hello()) })
+		synctest.Wait()
+		test(t)
+		cancel()
+		wg.Wait()
+	}
+	one := func(c *llmclient.Config) { c.Pacer.MaxInFlight = 1 }
+	t.Run("two hours are the limit", func(t *testing.T) {
+		inWorld(t, slow, one, func(t *testing.T, w *world) {
+			busy(t, w, func(t *testing.T) {
+				_, err := w.client.Chat(t.Context(), hello())
+				e := failure(t, err, llmclient.ErrTimeout)
+				assert.Equal(t, llmclient.ClockQueue, e.Clock)
+				assert.Equal(t, llmclient.PhaseQueue, e.Phase)
+				w.elapsed(2 * time.Hour)
+			})
+		})
+	})
+	t.Run("an hour in the queue is no time of the call", func(t *testing.T) {
+		hour := script(fake.Reply(fake.Text("a"), fake.Repeat(61, time.Minute, fake.Text("b")), fake.End("stop")), fake.Answer("ok"))
+		inWorld(t, hour, one, func(t *testing.T, w *world) {
+			busy(t, w, func(t *testing.T) {
+				_, err := w.client.Chat(t.Context(), hello())
+				require.NoError(t, err)
+				assert.GreaterOrEqual(t, time.Since(w.start), time.Hour)
+			})
+		})
+	})
+	t.Run("the caller may leave", func(t *testing.T) {
+		inWorld(t, slow, one, func(t *testing.T, w *world) {
+			busy(t, w, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				_, err := w.client.Chat(ctx, hello())
+				failure(t, err, llmclient.ErrDeadline)
+				w.elapsed(3 * time.Second)
+				assert.Equal(t, 1, w.client.Pacer().InFlight)
+			})
+		})
+	})
+}
+
+func TestTheBreakerOpensAndCallersOutliveTheOutage(t *testing.T) {
+	inWorld(t, fake.Config{Script: func(r *fake.Request) fake.Step {
+		if r.Since < time.Minute {
+			return fake.Unavailable()
+		}
+		return fake.Answer("ok")
+	}}, func(c *llmclient.Config) { c.Retry.Attempts = 100 }, func(t *testing.T, w *world) {
+		var wg sync.WaitGroup
+		for range 16 {
+			wg.Go(func() {
+				_, err := w.client.Chat(t.Context(), hello())
+				assert.NoError(t, err)
+			})
+		}
+		wg.Wait()
+		assert.Less(t, time.Since(w.start), 2*time.Minute)
+		assert.Equal(t, breaker.Closed, w.client.Breaker().State)
+		assert.NotEmpty(t, w.ofKind(llmclient.EventBreaker))
+		assert.Less(t, len(w.srv.Requests()), 16+16+20, "an outage is not stormed")
+	})
+}
+
+func TestFailFastSaysThatTheBreakerIsOpen(t *testing.T) {
+	inWorld(t, script(fake.Unavailable()), func(c *llmclient.Config) { c.FailFast = true; c.Retry.Attempts = 1 }, func(t *testing.T, w *world) {
+		for range 5 {
+			_, err := w.client.Chat(t.Context(), hello())
+			failure(t, err, llmclient.ErrServer)
+		}
+		_, err := w.client.Chat(t.Context(), hello())
+		failure(t, err, llmclient.ErrOpen)
+		require.ErrorIs(t, err, breaker.ErrOpen)
+		assert.Len(t, w.srv.Requests(), 5)
+	})
+}
+
+func TestRefusedRequestsDoNotOpenTheBreaker(t *testing.T) {
+	n := 0
+	inWorld(t, fake.Config{Script: func(*fake.Request) fake.Step {
+		if n++; n <= 20 {
+			return fake.Error(400, "invalid_request_error", "", "no")
+		}
+		return fake.Answer("ok")
+	}}, nil, func(t *testing.T, w *world) {
+		for range 20 {
+			_, err := w.client.Chat(t.Context(), hello())
+			failure(t, err, llmclient.ErrRequest)
+		}
+		_, err := w.client.Chat(t.Context(), hello())
+		require.NoError(t, err)
+		assert.Empty(t, w.ofKind(llmclient.EventBreaker))
+	})
+}
+
+func TestCancelsDoNotCountAgainstTheEndpointAndDeadlinesOnStallsDo(t *testing.T) {
+	inWorld(t, script(fake.Hang()), nil, func(t *testing.T, w *world) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		_, err := w.client.Chat(ctx, hello())
+		failure(t, err, llmclient.ErrCanceled)
+		assert.Zero(t, w.client.Breaker().Failures)
+
+		ctx, cancel = context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		_, err = w.client.Chat(ctx, hello())
+		failure(t, err, llmclient.ErrDeadline)
+		assert.Zero(t, w.client.Breaker().Failures, "nothing was suspect yet")
+
+		ctx, cancel = context.WithTimeout(t.Context(), 40*time.Second)
+		defer cancel()
+		_, err = w.client.Chat(ctx, hello())
+		failure(t, err, llmclient.ErrDeadline)
+		assert.Equal(t, 1, w.client.Breaker().Failures, "it was suspect for ten seconds")
+	})
+}
+
+// A trial shows that the model works when its first output comes, not only
+// when its answer is whole.
+func TestATrialCountsFromItsFirstOutput(t *testing.T) {
+	inWorld(t, fake.Config{Script: func(r *fake.Request) fake.Step {
+		if r.Since < 2*time.Second {
+			return fake.Unavailable()
+		}
+		return fake.Reply(fake.Text("a"), fake.Pause(time.Minute), fake.End("stop"))
+	}}, func(c *llmclient.Config) { c.Retry.Attempts = 10 }, func(t *testing.T, w *world) {
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				_, err := w.client.Chat(t.Context(), hello())
+				assert.NoError(t, err)
+			})
+		}
+		wg.Wait()
+		assert.Less(t, time.Since(w.start), 75*time.Second)
+	})
+}

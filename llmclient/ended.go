@@ -1,0 +1,57 @@
+package llmclient
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// error returns an error of the call that is no attempt's.
+func (cl *call) error(k Kind, text string) *Error {
+	e := &Error{Kind: k, Phase: cl.where(), Endpoint: cl.client.ep.name, Model: cl.model, text: text}
+	if last := cl.retry.last; last != nil {
+		e.Status, e.Code, e.Message, e.RequestID = last.Status, last.Code, last.Message, last.RequestID
+		e.Partial = last.Partial
+		e.causes = append(e.causes, last)
+		if !cl.sending() {
+			e.text += "; before that, " + last.text
+		}
+	}
+	return e
+}
+
+// ended returns the error of a call that its caller ended, or Close.
+func (cl *call) ended() *Error {
+	k := ctxKind(cl.ctx)
+	after := round(time.Since(cl.started))
+	var text string
+	switch k {
+	case ErrClosed:
+		text = fmt.Sprintf("the client was closed %v into the call, in phase %s", after, cl.where())
+	case ErrDeadline:
+		text = fmt.Sprintf("the caller's deadline passed %v into the call, in phase %s", after, cl.where())
+	default:
+		text = fmt.Sprintf("the caller cancelled the call after %v, in phase %s", after, cl.where())
+	}
+	e := cl.error(k, text)
+	if k != ErrClosed {
+		e.causes = append([]error{cl.ctx.Err()}, e.causes...)
+		if cause := context.Cause(cl.ctx); cause != nil && cause != cl.ctx.Err() {
+			e.causes = append(e.causes, cause)
+		}
+	}
+	return e
+}
+
+// round makes a duration readable.
+func round(d time.Duration) time.Duration {
+	switch {
+	case d >= 10*time.Second:
+		return d.Round(time.Second)
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond)
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond)
+	}
+	return d
+}

@@ -1,0 +1,286 @@
+package llmclient
+
+import "time"
+
+// A meter is the clocks of one attempt, as a function of what happened and
+// when. It touches no clock itself: every method is told the time.
+//
+//	clock        begins                     begins anew           ends
+//	Connect      connect                                          connected
+//	Send         connected                  wrote                 sent
+//	FirstOutput  sent (streamed)                                  output, finish
+//	Gap          output                     output                finish
+//	Silence      byte, if set; third ping   byte                  phase changes, finish
+//	Attempt      start (plain)                                    finish
+//	End          finish, error body
+//	Call         start                      output (see there)    finish
+type meter struct {
+	bounds [clockCount]bound
+	plain  bool // the answer is asked for whole
+
+	phase      Phase
+	phaseSince time.Time
+	clocks     [clockCount]running
+
+	bytes       int64
+	outputs     int64
+	firstByte   time.Time
+	firstOutput time.Time
+	lastOutput  time.Time
+	lastByte    time.Time
+	started     time.Time
+	pings       int           // in this phase
+	lastPing    time.Time     // in this phase
+	pingGap     time.Duration // the longest between two pings of this phase
+	paused      time.Time     // since when the consumer is not reading; zero if it is
+
+	suspect int // the clock that is suspect, or -1
+}
+
+// running is a clock that has begun, if since is set.
+type running struct {
+	since time.Time
+	told  bool // suspicion has been announced
+}
+
+// An expiry is a clock that ran out, or, as a suspicion, may do so.
+type expiry struct {
+	clock ClockName
+	bound time.Duration
+	phase Phase
+}
+
+func newMeter(now time.Time, b [clockCount]bound, plain bool) meter {
+	m := meter{bounds: b, plain: plain, phase: PhaseConnect, phaseSince: now, started: now, suspect: -1}
+	m.begin(iCall, now)
+	if plain {
+		m.begin(iAttempt, now)
+	}
+	return m
+}
+
+func (m *meter) begin(i int, now time.Time) {
+	m.clocks[i] = running{since: now}
+	if m.suspect == i {
+		m.suspect = -1
+	}
+}
+
+func (m *meter) end(clocks ...int) {
+	for _, i := range clocks {
+		m.begin(i, time.Time{})
+	}
+}
+
+func (m *meter) enter(p Phase, now time.Time) {
+	if m.phase != p {
+		m.phase, m.phaseSince = p, now
+	}
+}
+
+func (m *meter) connect(now time.Time) {
+	if m.phase == PhaseConnect && m.clocks[iConnect].since.IsZero() {
+		m.begin(iConnect, now)
+	}
+}
+
+func (m *meter) connected(now time.Time) {
+	m.end(iConnect)
+	if m.phase == PhaseConnect {
+		m.enter(PhaseSend, now)
+		m.begin(iSend, now)
+	}
+}
+
+func (m *meter) wrote(now time.Time) {
+	if m.phase == PhaseSend {
+		m.begin(iSend, now)
+	}
+}
+
+// sent is told that the request has been written, or that an answer has come,
+// which says the same.
+func (m *meter) sent(now time.Time) {
+	if m.phase > PhaseSend {
+		return
+	}
+	m.end(iConnect, iSend)
+	m.enter(PhaseFirstOutput, now)
+	if !m.plain {
+		m.begin(iFirstOutput, now)
+	}
+}
+
+// answered is told that the head of the answer has come.
+func (m *meter) answered(now time.Time) {
+	m.sent(now)
+	m.read(0, now)
+}
+
+// read is told that n bytes of the answer have come.
+func (m *meter) read(n int, now time.Time) {
+	m.bytes += int64(n)
+	m.lastByte = now
+	if m.firstByte.IsZero() {
+		m.firstByte = now
+	}
+	if m.phase < PhaseEnd && (m.bounds[iSilence].set || !m.clocks[iSilence].since.IsZero()) {
+		m.begin(iSilence, now)
+	}
+}
+
+// ping is told that the server said it is alive, and nothing else.
+func (m *meter) ping(now time.Time) {
+	if m.phase >= PhaseEnd {
+		return
+	}
+	if m.pings > 0 {
+		m.pingGap = max(m.pingGap, now.Sub(m.lastPing))
+	}
+	m.pings++
+	m.lastPing = now
+	if m.bounds[iSilence].set || m.pings < 3 || m.pingGap == 0 {
+		return
+	}
+	b := &m.bounds[iSilence]
+	b.limit = max(4*m.pingGap, silenceFloor)
+	b.suspect = 2 * m.pingGap
+	m.begin(iSilence, now)
+}
+
+// output is told that the model wrote something.
+func (m *meter) output(now time.Time) {
+	if m.phase >= PhaseEnd {
+		return
+	}
+	if m.firstOutput.IsZero() {
+		m.firstOutput = now
+	}
+	m.outputs++
+	m.lastOutput = now
+	if m.phase != PhaseOutput {
+		m.end(iFirstOutput, iConnect, iSend)
+		m.enter(PhaseOutput, now)
+		// Pings that stop at the first output have done their work.
+		m.pings, m.pingGap = 0, 0
+		if !m.bounds[iSilence].set {
+			m.end(iSilence)
+		}
+	}
+	if !m.plain {
+		m.begin(iGap, now)
+	}
+	// Call counts the wait for the first output, and after that only the
+	// present gap: what came between was progress.
+	if !m.clocks[iCall].since.IsZero() {
+		m.begin(iCall, now.Add(m.started.Sub(m.firstOutput)))
+	}
+}
+
+// reasons is told that the model thinks: it may be silent for long.
+func (m *meter) reasons() {
+	if b := &m.bounds[iGap]; !b.set && b.limit < clockDefaults[iGap].Limit {
+		b.limit = clockDefaults[iGap].Limit
+	}
+}
+
+// finish is told that nothing more is to come that matters.
+func (m *meter) finish(now time.Time) {
+	if m.phase == PhaseEnd {
+		return
+	}
+	m.end(iConnect, iSend, iFirstOutput, iGap, iSilence, iAttempt, iCall)
+	m.enter(PhaseEnd, now)
+	m.begin(iEnd, now)
+}
+
+// refused is told that the answer is an error whose body is being read.
+func (m *meter) refused(now time.Time) {
+	m.sent(now)
+	m.begin(iEnd, now)
+}
+
+// pause is told that nobody is waiting for the answer right now.
+func (m *meter) pause(now time.Time) {
+	if m.paused.IsZero() {
+		m.paused = now
+	}
+}
+
+// resume is told that somebody waits again: the clocks have stood still.
+func (m *meter) resume(now time.Time) {
+	if m.paused.IsZero() {
+		return
+	}
+	away := now.Sub(m.paused)
+	m.paused = time.Time{}
+	for i := range m.clocks {
+		if c := &m.clocks[i]; !c.since.IsZero() {
+			c.since = c.since.Add(away)
+		}
+	}
+	if !m.lastPing.IsZero() {
+		m.lastPing = m.lastPing.Add(away)
+	}
+}
+
+// spent returns what the attempt has cost the call.
+func (m *meter) spent(now time.Time) time.Duration {
+	if !m.paused.IsZero() {
+		now = m.paused
+	}
+	if since := m.clocks[iCall].since; !since.IsZero() {
+		return now.Sub(since)
+	}
+	return 0
+}
+
+// due returns when check should next be called, or zero for never.
+func (m *meter) due() time.Time {
+	var at time.Time
+	if !m.paused.IsZero() {
+		return at
+	}
+	for i := range m.clocks {
+		c, b := m.clocks[i], m.bounds[i]
+		if c.since.IsZero() {
+			continue
+		}
+		d := b.limit
+		if b.suspect > 0 && !c.told && (d == 0 || b.suspect < d) {
+			d = b.suspect
+		}
+		if d > 0 {
+			if t := c.since.Add(d); at.IsZero() || t.Before(at) {
+				at = t
+			}
+		}
+	}
+	return at
+}
+
+// check returns the clocks that have become suspect, and the one that has run
+// out. Of several the one whose time came first is named.
+func (m *meter) check(now time.Time) (told []expiry, out *expiry) {
+	if !m.paused.IsZero() {
+		return nil, nil
+	}
+	var first time.Time
+	for i := range m.clocks {
+		c, b := &m.clocks[i], m.bounds[i]
+		if c.since.IsZero() {
+			continue
+		}
+		if b.limit > 0 {
+			if t := c.since.Add(b.limit); !now.Before(t) && (out == nil || t.Before(first)) {
+				out, first = &expiry{clockNames[i], b.limit, m.phase}, t
+			}
+		}
+		if b.suspect > 0 && !c.told && !now.Before(c.since.Add(b.suspect)) {
+			c.told = true
+			m.suspect = i
+			told = append(told, expiry{clockNames[i], b.suspect, m.phase})
+		}
+	}
+	return told, out
+}

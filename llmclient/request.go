@@ -1,0 +1,72 @@
+package llmclient
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptrace"
+)
+
+// request returns the attempt's request, whose progress is told to its watch.
+func (a *attempt) request() (*http.Request, error) {
+	cl := a.call
+	w := &cl.client.wire
+	trace := &httptrace.ClientTrace{
+		GetConn: func(string) {
+			if w.dials {
+				a.watch.tell((*meter).connect)
+			}
+		},
+		DNSStart:     func(httptrace.DNSStartInfo) { a.watch.tell((*meter).connect) },
+		ConnectStart: func(string, string) { a.watch.tell((*meter).connect) },
+		GotConn: func(info httptrace.GotConnInfo) {
+			a.reused.Store(info.Reused)
+			a.watch.tell((*meter).connected)
+		},
+		WroteRequest: func(info httptrace.WroteRequestInfo) {
+			if info.Err == nil {
+				a.watch.tell((*meter).sent)
+			}
+		},
+		GotFirstResponseByte: func() { a.firstByte.Store(true) },
+	}
+	ctx := httptrace.WithClientTrace(a.ctx, trace)
+	body := func() (io.ReadCloser, error) {
+		return &bodyReader{rest: cl.body, wrote: func() { a.watch.tell((*meter).wrote) }}, nil
+	}
+	secrets := &cl.client.ep.secrets
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, cl.client.ep.name, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.URL = secrets.target()
+	secrets.authorize(req.Header)
+	req.ContentLength = int64(len(cl.body))
+	req.Body, _ = body()
+	if req.Header.Get("Idempotency-Key") == "" && req.Header.Get("X-Idempotency-Key") == "" {
+		// For redirects, and for connections that took not a byte of it. With
+		// such a key the transport would also repeat what the server has read,
+		// and that is ours to decide and to count.
+		req.GetBody = body
+	}
+	return req, nil
+}
+
+// A bodyReader gives out the request and tells how writing it goes on.
+type bodyReader struct {
+	rest  []byte
+	wrote func()
+}
+
+// Read hands out a little at a time: each further Read says that the piece
+// before it has found its way to the network.
+func (b *bodyReader) Read(p []byte) (int, error) {
+	if len(b.rest) == 0 {
+		return 0, io.EOF
+	}
+	b.wrote()
+	n := copy(p[:min(len(p), 32<<10)], b.rest)
+	b.rest = b.rest[n:]
+	return n, nil
+}
+
+func (b *bodyReader) Close() error { return nil }
