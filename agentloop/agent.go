@@ -1,0 +1,247 @@
+package agentloop
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/neverhang/neverhang/chat"
+)
+
+// Config sets up an [Agent]. Name, Model and Task (or Messages) are required;
+// the zero value of everything else is the default.
+type Config struct {
+	// Name identifies the agent in events, results and to the Model. It is
+	// unique in a group.
+	Name string
+
+	Model Model
+
+	// Request is the template of every request: model name, MaxTokens,
+	// Temperature and the like. Messages, Tools, ToolChoice and Caller are the
+	// loop's and must be empty.
+	Request chat.Request
+
+	// System instructs the model. It replaces a system message at the head of
+	// Messages.
+	System string
+
+	// Messages is a conversation to go on with, such as Result.Messages of an
+	// earlier run. What a strict server would refuse in it (calls without
+	// results, say) is mended in the agent's own copy.
+	Messages []chat.Message
+
+	// Task is what the agent is to do: a message of the user behind Messages.
+	Task string
+
+	// Tools are what the model may call. See [NewTool].
+	Tools []Tool
+
+	// Progression is the steps that make the work complete. Without one the
+	// agent is done when the model answers with text instead of a call.
+	Progression Progression
+
+	// MaxRounds bounds the answers asked of the model. Zero means 100, a
+	// negative value no bound.
+	MaxRounds int
+
+	// Nudges is how many answers in a row may be of no use (empty, thought
+	// only, cut off, a stop with steps missing, calls of which none could run)
+	// and are met with advice. Zero means 2, a negative value none. Progress
+	// ends the row.
+	Nudges int
+
+	// ForcedTries is how often the model is then made to take the step that is
+	// due: only its tools are offered and tool_choice demands one; a server
+	// that refuses tool_choice is asked without it from then on. Zero means 2, a
+	// negative value none; without a progression there are none. Then the agent
+	// ends as Stalled, with the last cause.
+	ForcedTries int
+
+	// Repeats is how many rounds in a row may bring nothing new: calls that
+	// give for the same arguments what they gave before. If only the arguments
+	// are new and the results are old, it takes three times as many. From half
+	// of it on the model is warned in the results; then the agent ends as
+	// Stalled. Zero means 10, a negative value no bound.
+	Repeats int
+
+	// ToolDeadline bounds each call of a tool that has no Deadline of its own.
+	// Zero means one minute, a negative value none.
+	ToolDeadline time.Duration
+
+	// ParallelTools is how many calls of one message run at the same time.
+	// Zero means 8, a negative value all of them.
+	ParallelTools int
+
+	// MaxResult is how many bytes of a tool's result the model gets; the rest
+	// is cut with a note. Zero means 64 KiB, a negative value no bound.
+	MaxResult int
+
+	// Deadline bounds the agent's run from its start. Zero or a negative value
+	// means none of its own: the group's holds.
+	Deadline time.Duration
+
+	// Draft, if not nil, saves what an agent that did not end as Done has
+	// produced, and returns where. It is called once, with all of the result
+	// but Draft and DraftErr, after the agent has started and has ended in any
+	// other way. It may panic or fail. Its context lives one second
+	// (GroupConfig.DraftDeadline) beyond the agent's; then it is left behind.
+	//
+	// If the outcome is Abandoned, or Result.Abandoned is not empty, a tool may
+	// still be at work: what Draft shares with tools needs a lock that the
+	// tools do not hold while they wait.
+	Draft func(ctx context.Context, r *Result) (where string, err error)
+
+	// OnEvent, if not nil, hears what happens to this agent, in order. See
+	// [GroupConfig.OnEvent].
+	OnEvent func(Event)
+}
+
+// The defaults of Config.
+const (
+	defaultMaxRounds     = 100
+	defaultNudges        = 2
+	defaultForcedTries   = 2
+	defaultRepeats       = 10
+	defaultToolDeadline  = time.Minute
+	defaultParallelTools = 8
+	defaultMaxResult     = 64 << 10
+)
+
+// An Agent is a model, tools, a task and the steps that complete it. It holds
+// no state of a run, so it may run more than once, also at the same time if
+// its tools can bear it.
+type Agent struct {
+	cfg   Config
+	tools map[string]*Tool
+	offer []chat.Tool    // all tools, as requests carry them
+	start []chat.Message // the valid history that runs begin with
+}
+
+// New returns an agent, or an error that names the bad field. It copies what
+// it is given.
+func New(cfg Config) (*Agent, error) {
+	a := &Agent{cfg: cfg, tools: make(map[string]*Tool, len(cfg.Tools))}
+	if err := a.check(); err != nil {
+		return nil, err
+	}
+	c := &a.cfg
+	fill(&c.MaxRounds, defaultMaxRounds)
+	fill(&c.Nudges, defaultNudges)
+	fill(&c.ForcedTries, defaultForcedTries)
+	fill(&c.Repeats, defaultRepeats)
+	fill(&c.ToolDeadline, defaultToolDeadline)
+	fill(&c.ParallelTools, defaultParallelTools)
+	fill(&c.MaxResult, defaultMaxResult)
+	c.Progression = c.Progression.clone()
+	c.Request.Stop = slices.Clone(c.Request.Stop)
+	c.Request.Extra = maps.Clone(c.Request.Extra)
+	c.Request.Caller = c.Name
+	return a, nil
+}
+
+// fill puts the default in the place of zero.
+func fill[T int | time.Duration](field *T, value T) {
+	if *field == 0 {
+		*field = value
+	}
+}
+
+func (a *Agent) check() error {
+	c := &a.cfg
+	switch r := &c.Request; {
+	case c.Name == "":
+		return errors.New("agentloop: Name is empty")
+	case c.Model == nil:
+		return a.bad("Model is nil")
+	case len(r.Messages) > 0:
+		return a.bad("Request.Messages is set, want System, Messages and Task")
+	case len(r.Tools) > 0:
+		return a.bad("Request.Tools is set, want Tools")
+	case r.ToolChoice != chat.ToolChoice{}:
+		return a.bad("Request.ToolChoice is set, but the loop chooses")
+	case r.Caller != "" && r.Caller != c.Name:
+		return a.bad("Request.Caller is %q, but the loop sets it to Name", r.Caller)
+	}
+	if err := a.checkTools(); err != nil {
+		return err
+	}
+	if err := c.Progression.check(a.tools); err != nil {
+		return fmt.Errorf("%w (agent %q)", err, c.Name)
+	}
+	return a.open()
+}
+
+func (a *Agent) checkTools() error {
+	c := &a.cfg
+	c.Tools = slices.Clone(c.Tools)
+	for i := range c.Tools {
+		t := &c.Tools[i]
+		if err := t.check(); err != nil {
+			return fmt.Errorf("%w (agent %q)", err, c.Name)
+		}
+		if a.tools[t.Name] != nil {
+			return a.bad("Tools has two with the name %q", t.Name)
+		}
+		t.Parameters = bytes.Clone(t.Parameters)
+		a.tools[t.Name] = t
+		a.offer = append(a.offer, chat.Tool{Name: t.Name, Description: t.Description, Parameters: t.Parameters})
+	}
+	return nil
+}
+
+// open builds the conversation that runs begin with.
+func (a *Agent) open() error {
+	c := &a.cfg
+	var msgs []chat.Message
+	rest := c.Messages
+	if c.System != "" {
+		msgs = append(msgs, chat.System(c.System))
+		if len(rest) > 0 && (rest[0].Role == chat.RoleSystem || rest[0].Role == chat.RoleDeveloper) {
+			rest = rest[1:]
+		}
+	}
+	msgs = append(msgs, rest...)
+	if c.Task != "" {
+		msgs = append(msgs, chat.User(c.Task))
+	}
+	a.start = newHistory(msgs).msgs
+	c.Messages = nil
+	if len(a.start) == 0 {
+		return a.bad("Task and Messages are empty")
+	}
+	if last := a.start[len(a.start)-1]; last.Role != chat.RoleUser && last.Role != chat.RoleTool {
+		return a.bad("Task is empty and the last message is of role %q, want user or tool", last.Role)
+	}
+	return nil
+}
+
+func (a *Agent) bad(format string, args ...any) error {
+	return fmt.Errorf("agentloop: agent %q: %s", a.cfg.Name, fmt.Sprintf(format, args...))
+}
+
+// Name returns the agent's name.
+func (a *Agent) Name() string { return a.cfg.Name }
+
+// Run runs the agent alone: as a [Group] of one, with the group's defaults.
+func (a *Agent) Run(ctx context.Context) Result {
+	g := &Group{cfg: GroupConfig{Agents: []*Agent{a}}.filled()}
+	return g.Run(ctx).Results[0]
+}
+
+// toolNames lists the tools for the model.
+func (a *Agent) toolNames() string {
+	if len(a.offer) == 0 {
+		return "none"
+	}
+	list := make([]string, len(a.offer))
+	for i := range a.offer {
+		list[i] = a.offer[i].Name
+	}
+	return strings.Join(list, ", ")
+}

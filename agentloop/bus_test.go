@@ -1,0 +1,31 @@
+package agentloop
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// A consumer that hangs costs its events, not memory without end. Ends are
+// kept even then.
+func TestEventsAreDroppedBeforeMemoryIs(t *testing.T) {
+	gate := make(chan struct{})
+	heard := map[EventKind]int{}
+	b := newBus(&GroupConfig{OnEvent: func(e Event) {
+		<-gate
+		heard[e.Kind]++
+	}})
+	const over = 1000
+	for range maxQueued + over {
+		b.emit(Event{Kind: EventRound})
+	}
+	for range 45 {
+		b.emit(Event{Kind: EventEnded})
+	}
+	close(gate)
+	dropped := b.close()
+	<-b.done
+	assert.Equal(t, 45, heard[EventEnded])
+	assert.Equal(t, maxQueued+over, heard[EventRound]+dropped)
+	assert.InDelta(t, over, dropped, 1, "one may be in the consumer's hands")
+}

@@ -1,0 +1,211 @@
+package agentloop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/neverhang/neverhang/chat"
+)
+
+// A toolCall is one call of a message on its way to its result.
+type toolCall struct {
+	chat.ToolCall       // as it stands in the history
+	tool          *Tool // nil if it must not run
+
+	answered bool
+	text     string // the result, as the model will see it
+	refused  error  // why it was not run
+	ran      bool
+	ok       bool
+	err      error // what the tool returned
+	fatal    bool
+	lost     *loss
+	began    time.Time
+	took     time.Duration
+}
+
+// in names the tool in panics, abandonments and labels.
+func (c *toolCall) in() string { return "tool " + c.Name }
+
+const wasStopped = "the agent was stopped"
+
+// skip answers the call without running it.
+func (c *toolCall) skip(why string) {
+	c.answered = true
+	c.text = fmt.Sprintf("error: %s was not run: %s.", c.Name, why)
+}
+
+// calls runs the calls of one message and appends a result for each, in call
+// order, whatever happens. asked are the calls as the model sent them; cut is
+// not nil if the message is not whole.
+func (r *run) calls(ctx context.Context, calls, asked []chat.ToolCall, cut error) *ending {
+	list := make([]toolCall, len(calls))
+	for i := range list {
+		c := &list[i]
+		c.ToolCall = calls[i]
+		r.admit(c, asked[i].Arguments, cut)
+	}
+	fatal := r.waves(ctx, list)
+
+	var stuck *loss
+	var why error // of the first that was refused
+	var last *toolCall
+	progress := false
+	for i := range list {
+		c := &list[i]
+		switch {
+		case c.ran:
+			last = c
+			progress = r.settle(c) || progress
+			if c.lost != nil && c.lost.abandoned {
+				stuck = c.lost
+			}
+		case why == nil:
+			why = c.refused
+		}
+	}
+	r.repeats.turn()
+	if last != nil && r.repeats.near() {
+		last.text += "\n\n[note: your last calls brought nothing new. Do something else: going on like this ends your work.]"
+		r.emit(Event{Kind: EventWarned, Tool: last.Name, CallID: last.ID})
+	}
+	for i := range list {
+		r.hist.result(list[i].ID, chat.ToolResult(list[i].ID, list[i].text))
+	}
+
+	switch {
+	case r.prog.complete():
+		return &ending{outcome: Done}
+	case fatal != nil:
+		return &ending{outcome: Failed, err: fatal}
+	case ctx.Err() != nil:
+		return r.stopped(ctx, stuck)
+	case last == nil:
+		return r.climb(why)
+	case progress:
+		r.progressed()
+	}
+	if r.repeats.over() {
+		return &ending{outcome: Stalled, err: fmt.Errorf("%w: %d rounds in a row, the last call was %s", ErrRepeating, r.repeats.echoes, last.Name)}
+	}
+	return nil
+}
+
+// settle counts a call that ran, and reports whether it is progress.
+func (r *run) settle(c *toolCall) bool {
+	r.res.ToolCalls++
+	if c.lost != nil {
+		r.lose(c.in(), c.ID, c.began, c.lost)
+	}
+	if c.tool.Polling {
+		return c.ok
+	}
+	return r.repeats.add(c.Name, json.RawMessage(c.Arguments), c.text) == fresh && c.ok
+}
+
+// admit decides what can be decided before any call has run.
+func (r *run) admit(c *toolCall, sent string, cut error) {
+	t := r.agent.tools[c.Name]
+	switch {
+	case errors.Is(cut, ErrTruncated):
+		r.refuse(c, cut, "your message was cut off by the token limit before it was complete. Make smaller calls, for example several with a part of the text each")
+	case cut != nil:
+		r.refuse(c, cut, "your message was cut by a content filter. Say it in another way")
+	case t == nil:
+		r.refuse(c, ErrUnknownTool, "there is no tool of that name. Available: "+r.agent.toolNames())
+	default:
+		if _, ok := parseArguments(sent); !ok {
+			r.refuse(c, ErrBadArguments, "its arguments are not a JSON object: "+explainArguments(sent))
+			return
+		}
+		c.tool = t
+	}
+}
+
+func (r *run) refuse(c *toolCall, why error, text string) {
+	c.refused = why
+	c.skip(text)
+	r.emit(Event{Kind: EventToolRefused, Tool: c.Name, CallID: c.ID, Err: why})
+}
+
+// waves runs the calls, those that may run together at the same time. A call
+// waits for all before it if either is Sequential, or if its step is not due
+// yet and they may take the one before. It returns the error of a tool that
+// declared it fatal.
+func (r *run) waves(ctx context.Context, list []toolCall) (fatal error) {
+	for i := 0; i < len(list); {
+		var wave []*toolCall
+		for ; i < len(list); i++ {
+			c := &list[i]
+			if c.answered {
+				continue
+			}
+			before, blocked := r.prog.blocked(c.Name)
+			if len(wave) > 0 && (blocked || c.tool.Sequential || wave[0].tool.Sequential) {
+				break
+			}
+			switch {
+			case r.prog.complete():
+				c.skip("the work is complete")
+			case ctx.Err() != nil || fatal != nil:
+				c.skip(wasStopped)
+			case blocked:
+				r.refuse(c, ErrOutOfOrder, comesFirst(before))
+			default:
+				wave = append(wave, c)
+			}
+		}
+		if len(wave) == 0 {
+			continue
+		}
+		r.wave(ctx, wave)
+		for _, c := range wave {
+			if c.fatal && fatal == nil {
+				fatal = c.err
+			}
+			if c.ok {
+				if step := r.prog.take(c.Name); step != "" {
+					r.progressed()
+					r.repeats.round = fresh
+					r.emit(Event{Kind: EventStep, Tool: c.Name, Step: step})
+				}
+			}
+		}
+	}
+	return fatal
+}
+
+// wave runs calls at the same time, at most ParallelTools of them, and returns
+// when each has a result. That is bounded: execute does not wait for tools.
+func (r *run) wave(ctx context.Context, calls []*toolCall) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	r.pulse.does(r.doing(calls))
+
+	width := r.agent.cfg.ParallelTools
+	if width < 0 {
+		width = len(calls)
+	}
+	slots := make(chan struct{}, width)
+	var wg sync.WaitGroup
+	for _, c := range calls {
+		slots <- struct{}{}
+		if ctx.Err() != nil {
+			c.skip(wasStopped)
+			<-slots
+			continue
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			r.execute(ctx, c)
+			if c.fatal {
+				stop(c.err)
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,49 @@
+// Package agentloop runs agents that finish, or say why not: a [Model], some
+// tools, a conversation and a [Progression] of steps that make the work
+// complete. A [Group] runs many of them and returns a [Report] in which every
+// one has a name and an [Outcome].
+//
+// # What it promises
+//
+//   - Every run ends. [Group.Run] returns within its deadline, plus Grace for
+//     handlers to unwind, plus what Draft hooks take, whatever models and
+//     tools do: it counts results and never waits on somebody else's code
+//     without a bound. What ignores its context is abandoned, named and
+//     counted; Go cannot stop it, so the report says so.
+//   - Done means done. An agent with a progression is done when its last
+//     required step was taken, not when the model says so. A model that stops
+//     early is nudged, then forced, each a bounded number of times.
+//   - The history is valid for a strict server at any time: each tool call has
+//     a unique id and valid arguments and is followed by exactly one result,
+//     in call order; no message is empty; partial answers never enter it.
+//   - A passing fault of the model costs a round, not the agent. It goes on
+//     from its last completed round after a pause.
+//   - A tool that panics, exits its goroutine, or never returns costs its call
+//     an error result, which the model sees; the agent goes on.
+//   - What an unfinished agent produced goes to its Draft hook.
+//   - No model, tool or hook runs while a lock is held, or on the goroutine of
+//     an agent's loop.
+//
+// # An agent
+//
+//	save, err := agentloop.NewTool("save", "Saves the article.",
+//		func(ctx context.Context, in struct{}) (string, error) { return "saved", book.Save() })
+//	…
+//	agent, err := agentloop.New(agentloop.Config{
+//		Name:  "writer",
+//		Model: client,
+//		Task:  "Write about message 7.",
+//		Tools: []agentloop.Tool{read, write, save},
+//		Progression: agentloop.Progression{
+//			{Name: "read", Tools: []string{"read_message"}},
+//			{Name: "write", Tools: []string{"write", "append"}},
+//			{Name: "save", Tools: []string{"save"}},
+//		},
+//	})
+//	…
+//	result := agent.Run(ctx)
+//	fmt.Println(result.Outcome, result.Missing)
+//
+// The model is anything with a Chat method; errors tell through Retryable and
+// RetryAfter methods whether another try is worth it, see [Model].
+package agentloop

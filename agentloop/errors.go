@@ -1,0 +1,104 @@
+package agentloop
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/neverhang/neverhang/chat"
+)
+
+// The causes for which an agent ends as [Stalled]. Result.Err matches one of
+// them.
+var (
+	// ErrEmpty: the model answered with neither text nor a tool call.
+	ErrEmpty = errors.New("empty answer")
+	// ErrReasoningOnly: the model thought, but answered nothing.
+	ErrReasoningOnly = errors.New("answer with reasoning only")
+	// ErrNoCall: the finish reason said tool_calls, but none came.
+	ErrNoCall = errors.New("tool call announced but absent")
+	// ErrTruncated: the answer was cut by the token limit. Comes together with
+	// ErrReasoningOnly or ErrEmpty if nothing but thought fit into the limit.
+	ErrTruncated = errors.New("answer cut by the token limit")
+	// ErrFiltered: the answer was withheld or cut by a content filter.
+	ErrFiltered = errors.New("answer cut by a content filter")
+	// ErrStoppedEarly: the model stopped while steps were missing.
+	ErrStoppedEarly = errors.New("stopped with steps missing")
+	// ErrOutOfOrder: the model kept calling tools whose step was not due.
+	ErrOutOfOrder = errors.New("tool called before its step")
+	// ErrUnknownTool: the model kept calling tools that do not exist.
+	ErrUnknownTool = errors.New("unknown tool called")
+	// ErrBadArguments: the model kept sending arguments that are no JSON
+	// object.
+	ErrBadArguments = errors.New("arguments are no JSON object")
+	// ErrRepeating: the calls brought nothing new any more.
+	ErrRepeating = errors.New("calls bring nothing new")
+)
+
+// Other causes.
+var (
+	// ErrRounds: the rounds are used up.
+	ErrRounds = errors.New("rounds used up")
+	// ErrNeverStarted: the group ended before the agent's turn came.
+	ErrNeverStarted = errors.New("never started")
+	// ErrAbandoned: user code ignored its context and was left behind.
+	ErrAbandoned = errors.New("ignored its context")
+	// ErrExited: user code ended its goroutine with runtime.Goexit.
+	ErrExited = errors.New("ended its goroutine")
+)
+
+var errNoResponse = errors.New("model returned neither an answer nor an error")
+
+// brokenOffError is an answer whose finish reason says that it is not whole.
+type brokenOffError struct{ reason chat.FinishReason }
+
+func (e *brokenOffError) Error() string {
+	return "model broke off with finish reason " + strconv.Quote(string(e.reason))
+}
+
+// A DeadlineError says which of this package's bounds ran out. It does not
+// match [context.DeadlineExceeded]: that one is the caller's.
+type DeadlineError struct {
+	// Of is group, agent, or "tool NAME".
+	Of    string
+	Limit time.Duration
+}
+
+func (e *DeadlineError) Error() string {
+	return fmt.Sprintf("agentloop: deadline of %s passed after %v", e.Of, e.Limit)
+}
+
+// Timeout reports true.
+func (e *DeadlineError) Timeout() bool { return true }
+
+// A PanicError is a panic in a tool, a model or a hook.
+type PanicError struct {
+	// In says whose code it was: model, draft, or "tool NAME".
+	In    string
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic in %s: %v", e.In, e.Value) }
+
+// Unwrap returns the panic's value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// Fatal marks err as one that no model can do anything about: a tool that
+// returns it ends its agent as [Failed], and the contexts of calls that run
+// beside it are cancelled. Fatal(nil) is nil.
+func Fatal(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fatalError{err}
+}
+
+type fatalError struct{ err error }
+
+func (e *fatalError) Error() string { return e.err.Error() }
+func (e *fatalError) Unwrap() error { return e.err }

@@ -1,0 +1,87 @@
+package agentloop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// doing says what the wave does, and whether it has a bound of its own.
+func (r *run) doing(calls []*toolCall) (what string, bounded bool) {
+	bounded = true
+	list := make([]string, len(calls))
+	for i, c := range calls {
+		list[i] = c.Name
+		bounded = bounded && r.deadline(c.tool) > 0
+	}
+	return "running " + strings.Join(list, ", "), bounded
+}
+
+func (r *run) deadline(t *Tool) time.Duration {
+	if t.Deadline != 0 {
+		return t.Deadline
+	}
+	return r.agent.cfg.ToolDeadline
+}
+
+// execute runs one call to its result. It writes to c and to nothing else of
+// the run.
+func (r *run) execute(ctx context.Context, c *toolCall) {
+	in := c.in()
+	limit := r.deadline(c.tool)
+	if limit > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, limit, &DeadlineError{Of: in, Limit: limit})
+		defer stop()
+	}
+	r.emit(Event{Kind: EventToolStarted, Tool: c.Name, CallID: c.ID})
+	c.began = time.Now()
+	type returned struct {
+		text, problem string
+		err           error
+		fatal         bool
+	}
+	args := json.RawMessage(c.Arguments)
+	got, lost := guarded(ctx, r.name(), in, r.grace(), func(ctx context.Context) returned {
+		text, err := c.tool.Run(ctx, args)
+		if err == nil {
+			return returned{text: text}
+		}
+		_, fatal := errors.AsType[*fatalError](err)
+		return returned{problem: err.Error(), err: err, fatal: fatal}
+	})
+	c.took = time.Since(c.began)
+	c.answered, c.ran, c.lost = true, true, lost
+	c.err, c.fatal = got.err, got.fatal
+	e := Event{Kind: EventToolEnded, Tool: c.Name, CallID: c.ID, After: c.took, Err: got.err}
+	expired := false
+	if d, ok := context.Cause(ctx).(*DeadlineError); ok {
+		expired = d.Of == in
+	}
+	switch {
+	case lost == nil && got.err == nil:
+		c.ok, c.text = true, got.text
+	case lost == nil && expired:
+		c.text = fmt.Sprintf("error: %s was stopped after %v without a result: %s", c.Name, limit, got.problem)
+	case lost == nil:
+		c.text = "error: " + got.problem
+	case lost.panicked != nil:
+		c.text = fmt.Sprintf("error: %s crashed: %v", c.Name, lost.panicked.Value)
+		e.Kind, e.Err = EventToolPanicked, lost.err
+	case lost.abandoned && expired:
+		c.text = fmt.Sprintf("error: %s gave no result within %v and does not stop; it may still take effect", c.Name, limit)
+		e.Kind, e.Err = EventToolAbandoned, lost.err
+	case lost.abandoned:
+		c.text = fmt.Sprintf("error: the agent was stopped while %s ran; it may still take effect", c.Name)
+		e.Kind, e.Err = EventToolAbandoned, lost.err
+	default:
+		c.text = fmt.Sprintf("error: %s ended without a result", c.Name)
+		e.Err = lost.err
+	}
+	c.text = bounded(c.text, r.agent.cfg.MaxResult)
+	r.emit(e)
+	r.pulse.beat()
+}

@@ -1,0 +1,175 @@
+package agentloop
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/neverhang/neverhang/chat"
+)
+
+// A history is a conversation that the strictest server accepts at any time
+// between rounds: no empty message, every tool call with a unique id, a legal
+// name and arguments that are a JSON object, and behind it exactly one result
+// per call, in call order.
+//
+// It only grows. Requests share its memory up to their own length.
+type history struct {
+	msgs []chat.Message
+	ids  map[string]struct{} // all call ids in use
+	made int                 // ids invented so far
+}
+
+// noAnswer stands in the history for an answer without text and calls. Such
+// messages may not be sent; leaving them out would put two messages of the
+// user in a row, or one behind a tool's result, which some servers refuse.
+const noAnswer = "(no answer)"
+
+// noOutput stands for an empty result, which some servers refuse.
+const noOutput = "(no output)"
+
+// newHistory returns a valid history of the given messages: what is invalid in
+// them is mended or left out. msgs is not changed.
+func newHistory(msgs []chat.Message) *history {
+	h := &history{ids: make(map[string]struct{})}
+	for i := 0; i < len(msgs); i++ {
+		switch m := msgs[i]; m.Role {
+		case chat.RoleAssistant:
+			sent := m.ToolCalls
+			if last := h.last(); last != nil && joins(last, &m) {
+				m.Content = last.Content + "\n\n" + m.Content
+				h.msgs = h.msgs[:len(h.msgs)-1]
+			}
+			calls := h.answer(m)
+			if len(calls) == 0 {
+				continue
+			}
+			end := i + 1
+			for end < len(msgs) && msgs[end].Role == chat.RoleTool {
+				end++
+			}
+			h.pair(sent, calls, slices.Clone(msgs[i+1:end]))
+			i = end - 1
+		case chat.RoleTool: // answers nothing that stands before it
+		case chat.RoleUser:
+			h.user(m)
+		default:
+			h.msgs = append(h.msgs, m)
+		}
+	}
+	return h
+}
+
+// pair appends one result for each call: of those given the first whose id is
+// the one that the call was sent with.
+func (h *history) pair(sent, calls []chat.ToolCall, results []chat.Message) {
+	for k, c := range calls {
+		i := slices.IndexFunc(results, func(m chat.Message) bool { return m.ToolCallID == sent[k].ID })
+		if i < 0 {
+			h.result(c.ID, chat.ToolResult("", "error: the call was interrupted, its result is unknown."))
+			continue
+		}
+		h.result(c.ID, results[i])
+		results = slices.Delete(results, i, i+1)
+	}
+}
+
+// user appends a message of the user, so that roles alternate as templates of
+// some models demand: two in a row become one, and none follows a tool's result.
+func (h *history) user(m chat.Message) {
+	last := h.last()
+	switch {
+	case last == nil:
+	case last.Role == chat.RoleTool:
+		h.msgs = append(h.msgs, chat.Assistant(noAnswer))
+	case joins(last, &m):
+		last.Content += "\n\n" + m.Content
+		return
+	}
+	h.msgs = append(h.msgs, m)
+}
+
+func (h *history) last() *chat.Message {
+	if len(h.msgs) == 0 {
+		return nil
+	}
+	return &h.msgs[len(h.msgs)-1]
+}
+
+// joins reports whether two messages can become one by joining their text.
+func joins(a, b *chat.Message) bool {
+	plain := len(a.Parts)+len(b.Parts)+len(a.Extra)+len(b.Extra) == 0
+	return a.Role == b.Role && a.Name == b.Name && plain && len(a.ToolCalls) == 0
+}
+
+// answer appends a model's message, made valid, and returns its calls as they
+// now stand in the history. The caller must append a result for each.
+func (h *history) answer(m chat.Message) []chat.ToolCall {
+	m.Role, m.ToolCallID = chat.RoleAssistant, ""
+	if m.Content == "" && len(m.Parts) == 0 {
+		m.Content = m.Refusal
+	}
+	m.Refusal = ""
+	calls := make([]chat.ToolCall, len(m.ToolCalls))
+	for i, c := range m.ToolCalls {
+		c.ID = h.uniqueID(c.ID)
+		c.Name = legalName(c.Name)
+		if args, ok := parseArguments(c.Arguments); ok {
+			c.Arguments = string(args)
+		} else {
+			c.Arguments = "{}"
+		}
+		calls[i] = c
+	}
+	m.ToolCalls = calls
+	if len(calls) == 0 {
+		m.ToolCalls = nil
+		if len(m.Parts) == 0 && strings.TrimSpace(m.Content) == "" {
+			m.Content = noAnswer
+		}
+	}
+	h.msgs = append(h.msgs, m)
+	return calls
+}
+
+// result appends the answer to a call.
+func (h *history) result(id string, m chat.Message) {
+	m.Role, m.ToolCallID, m.ToolCalls = chat.RoleTool, id, nil
+	if m.Content == "" && len(m.Parts) == 0 {
+		m.Content = noOutput
+	}
+	h.msgs = append(h.msgs, m)
+}
+
+// view returns the conversation for one request. An append to it copies.
+func (h *history) view() []chat.Message { return slices.Clip(h.msgs) }
+
+// uniqueID returns id, or a new one if it is empty or in use.
+func (h *history) uniqueID(id string) string {
+	for {
+		if id != "" {
+			if _, used := h.ids[id]; !used {
+				h.ids[id] = struct{}{}
+				return id
+			}
+		}
+		// Nine letters and digits: Mistral takes nothing else.
+		h.made++
+		id = fmt.Sprintf("call%05d", h.made)
+	}
+}
+
+// legalName returns a name that servers accept in a conversation. If a tool
+// has that name it is taken as meant.
+func legalName(name string) string {
+	if name == "" {
+		return "unknown"
+	}
+	name = strings.Map(func(r rune) rune {
+		if notInName(r) {
+			return '_'
+		}
+		return r
+	}, name)
+	return name[:min(len(name), maxNameLen)]
+}

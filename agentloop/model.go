@@ -1,0 +1,81 @@
+package agentloop
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/neverhang/neverhang/chat"
+)
+
+// A Model answers a conversation. Agents share it, so it must be safe for
+// concurrent use.
+//
+// The request belongs to the loop: a Model may read it until Chat returns and
+// must not write to it. Its Caller is the agent's name.
+//
+// An error may answer three questions, found with errors.As:
+//
+//   - Retryable() bool: is this a passing fault? If so the agent asks again
+//     after a pause. Errors without the method are final.
+//   - RetryAfter() time.Duration: how long to wait at least; 0 if unknown.
+//   - Truncated() *chat.Response: is it that a token limit cut the answer
+//     inside its tool calls? Then this is the answer. None of its calls is run,
+//     and the model is told why. Otherwise nil.
+//
+// What Chat returns beside an error is not used.
+type Model interface {
+	Chat(ctx context.Context, req *chat.Request) (*chat.Response, error)
+}
+
+// A ModelFunc is a function that is a [Model].
+type ModelFunc func(ctx context.Context, req *chat.Request) (*chat.Response, error)
+
+// Chat calls f.
+func (f ModelFunc) Chat(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+	return f(ctx, req)
+}
+
+// A reply is what came back from a model: an answer, or a failure with the
+// answers to the questions asked of it.
+type reply struct {
+	resp      *chat.Response
+	err       error
+	retryable bool
+	after     time.Duration
+}
+
+// consult makes one call and turns every way to fail into an error.
+func consult(ctx context.Context, m Model, req *chat.Request) reply {
+	resp, err := m.Chat(ctx, req)
+	switch {
+	case err != nil:
+		if t, ok := errors.AsType[interface {
+			error
+			Truncated() *chat.Response
+		}](err); ok && t.Truncated() != nil {
+			cut := *t.Truncated()
+			cut.FinishReason = chat.FinishLength
+			return reply{resp: &cut}
+		}
+		f := reply{err: err}
+		if r, ok := errors.AsType[interface {
+			error
+			Retryable() bool
+		}](err); ok {
+			f.retryable = r.Retryable()
+		}
+		if a, ok := errors.AsType[interface {
+			error
+			RetryAfter() time.Duration
+		}](err); ok {
+			f.after = max(0, a.RetryAfter())
+		}
+		return f
+	case resp == nil:
+		return reply{err: errNoResponse, retryable: true}
+	case resp.FinishReason.Failed():
+		return reply{err: &brokenOffError{resp.FinishReason}, retryable: true}
+	}
+	return reply{resp: resp}
+}

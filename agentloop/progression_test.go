@@ -1,0 +1,218 @@
+package agentloop_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/neverhang/neverhang/agentloop"
+	"github.com/neverhang/neverhang/chat"
+)
+
+func TestStepsOutOfOrderAreNotRun(t *testing.T) {
+	m := play(
+		calls(call("", "save", `{}`)),
+		calls(call("", "write", `{}`)),
+		calls(call("", "read", `{}`)),
+		calls(call("", "save", `{}`)),
+		calls(call("", "append", `{}`)),
+		calls(call("", "save", `{}`)),
+	)
+	cfg, d := author(t, m)
+	res := runOne(t, cfg)
+	require.Equal(t, agentloop.Done, res.Outcome, res.Err)
+	assert.Equal(t, "read append save", d.log())
+	assert.Equal(t, []string{"read", "write", "save"}, res.Steps)
+
+	last := m.requests()[5].Messages
+	assert.Equal(t, `error: save was not run: the steps "read" (call read), then "write" (call write or append) come first.`, last[2].Content)
+	assert.Equal(t, `error: write was not run: the step "read" (call read) comes first.`, last[4].Content)
+	assert.Equal(t, `error: save was not run: the step "write" (call write or append) comes first.`, last[8].Content)
+}
+
+// One message may hold the whole work.
+func TestStepsOfOneMessageRunInOrder(t *testing.T) {
+	m := play(calls(
+		call("1", "read", `{"i":1}`), call("2", "read", `{"i":2}`),
+		call("3", "write", `{}`), call("4", "append", `{}`), call("5", "save", `{}`),
+	))
+	cfg, d := author(t, m)
+	res := runOne(t, cfg)
+	require.Equal(t, agentloop.Done, res.Outcome, res.Err)
+	assert.Equal(t, "read read write append save", d.log())
+	assert.Equal(t, 1, res.Rounds)
+}
+
+// Nothing runs behind the last step, even in the same message.
+func TestNothingRunsBehindTheLastStep(t *testing.T) {
+	m := play(calls(
+		call("", "read", `{}`), call("", "write", `{}`), call("", "save", `{}`), call("", "append", `{}`), call("", "read", `{"i":2}`),
+	))
+	cfg, d := author(t, m)
+	res := runOne(t, cfg)
+	require.Equal(t, agentloop.Done, res.Outcome, res.Err)
+	assert.Equal(t, "read write save", d.log())
+	assert.Equal(t, "error: append was not run: the work is complete.", res.Messages[5].Content)
+}
+
+func TestAFailedCallTakesNoStep(t *testing.T) {
+	m := play(calls(call("", "read", `{}`), call("", "write", `{}`), call("", "save", `{}`)), says("Saved!"))
+	cfg, d := author(t, m)
+	cfg.Tools[1] = tool(t, "write", func(ctx) (string, error) { return "", errors.New("disk full") })
+	res := runOne(t, cfg)
+	assert.Equal(t, agentloop.Stalled, res.Outcome)
+	assert.Equal(t, []string{"read"}, res.Steps)
+	assert.Equal(t, []string{"write", "save"}, res.Missing)
+	assert.Equal(t, "read", d.log())
+}
+
+func TestEarlyStopIsNudgedThenForced(t *testing.T) {
+	stop := says("All done!")
+	read := calls(call("", "read", `{}`))
+
+	t.Run("until it gives in", func(t *testing.T) {
+		m := play(read, stop, stop, calls(call("", "write", `{}`)), stop, stop, calls(call("", "save", `{}`)))
+		cfg, _ := author(t, m)
+		res := runOne(t, cfg)
+		require.Equal(t, agentloop.Done, res.Outcome, res.Err)
+		assert.Equal(t, 4, res.Nudges)
+		assert.Zero(t, res.Forced)
+		assert.Equal(t, `You stopped, but the work is not complete. The step "write" is missing: call write or append now.`,
+			m.requests()[2].Messages[4].Content)
+		for _, req := range m.requests() {
+			assert.Zero(t, req.ToolChoice)
+			assert.Len(t, req.Tools, 4)
+		}
+	})
+	t.Run("until it obeys", func(t *testing.T) {
+		m := play(read, stop, stop, stop, calls(call("", "append", `{}`)), stop, stop, stop, calls(call("", "save", `{}`)))
+		cfg, _ := author(t, m)
+		res := runOne(t, cfg)
+		require.Equal(t, agentloop.Done, res.Outcome, res.Err)
+		assert.Equal(t, 2, res.Forced)
+
+		reqs := m.requests()
+		assert.Equal(t, chat.ToolChoiceRequired, reqs[4].ToolChoice, "two tools take the step")
+		assert.Equal(t, []string{"write", "append"}, offered(reqs[4]))
+		assert.Zero(t, reqs[5].ToolChoice, "the next step starts with advice again")
+		assert.Equal(t, chat.ForceTool("save"), reqs[8].ToolChoice)
+		assert.Equal(t, []string{"save"}, offered(reqs[8]))
+	})
+	t.Run("to the end", func(t *testing.T) {
+		m := play(read, stop)
+		cfg, _ := author(t, m)
+		res := runOne(t, cfg)
+		assert.Equal(t, agentloop.Stalled, res.Outcome)
+		assert.ErrorIs(t, res.Err, agentloop.ErrStoppedEarly)
+		assert.Equal(t, []string{"write", "save"}, res.Missing)
+		assert.Equal(t, "All done!", res.Text)
+		assert.Equal(t, 1+1+2+2, res.Rounds, "the read, the stop, 2 nudges, 2 forced tries")
+		assert.Equal(t, 2, res.Forced)
+	})
+	t.Run("also if it fails in another way each time", func(t *testing.T) {
+		cut := answer(chat.Message{ToolCalls: []chat.ToolCall{call("", "write", `{"te`)}}, chat.FinishLength)
+		m := play(read, says(""), calls(call("", "wrote", `{}`)), calls(call("", "write", `{`)), cut, calls(call("", "write", `{}`)), stop)
+		cfg, _ := author(t, m)
+		res := runOne(t, cfg)
+		assert.Equal(t, []string{"read", "write"}, res.Steps)
+		assert.Equal(t, 6+5, res.Rounds)
+		assert.Equal(t, []string{"write", "append"}, offered(m.requests()[5]))
+	})
+	t.Run("not at all", func(t *testing.T) {
+		m := play(read, stop)
+		cfg, _ := author(t, m)
+		cfg.Nudges, cfg.ForcedTries = -1, -1
+		res := runOne(t, cfg)
+		assert.Equal(t, agentloop.Stalled, res.Outcome)
+		assert.Equal(t, 2, res.Rounds)
+	})
+	t.Run("with force alone", func(t *testing.T) {
+		m := play(stop, read, stop)
+		cfg, _ := author(t, m)
+		cfg.Nudges, cfg.ForcedTries = -1, 1
+		res := runOne(t, cfg)
+		assert.Equal(t, agentloop.Stalled, res.Outcome)
+		assert.Equal(t, chat.ForceTool("read"), m.requests()[1].ToolChoice)
+		assert.Equal(t, 4, res.Rounds)
+	})
+}
+
+func offered(req chat.Request) (list []string) {
+	for _, t := range req.Tools {
+		list = append(list, t.Name)
+	}
+	return list
+}
+
+// Servers that refuse tool_choice get the narrowed offer alone, from then on.
+func TestForceWithoutToolChoice(t *testing.T) {
+	refusing := func(s step) step {
+		return func(ctx ctx, req *chat.Request) (*chat.Response, error) {
+			if req.ToolChoice != (chat.ToolChoice{}) {
+				return nil, errors.New("400: thinking mode does not support tool_choice")
+			}
+			return s(ctx, req)
+		}
+	}
+	t.Run("goes on", func(t *testing.T) {
+		stop := refusing(says("done"))
+		m := play(stop, stop, stop, refusing(says("")), calls(call("", "read", `{}`)), stop)
+		cfg, _ := author(t, m)
+		cfg.Nudges = 2
+		res := runOne(t, cfg)
+		assert.Equal(t, agentloop.Stalled, res.Outcome)
+		assert.Equal(t, []string{"read"}, res.Steps)
+
+		choices := 0
+		for _, req := range m.requests() {
+			if req.ToolChoice != (chat.ToolChoice{}) {
+				choices++
+			}
+		}
+		assert.Equal(t, 1, choices, "asked once only")
+		assert.Equal(t, []string{"read"}, offered(m.requests()[4]))
+		assert.Zero(t, res.Restarts)
+	})
+	t.Run("fails with both causes", func(t *testing.T) {
+		m := play(says("done"), fails(errors.New("400: no tool_choice")), fails(errWrongKey))
+		cfg, _ := author(t, m)
+		cfg.Nudges = -1
+		res := runOne(t, cfg)
+		assert.Equal(t, agentloop.Failed, res.Outcome)
+		assert.ErrorIs(t, res.Err, errWrongKey)
+		assert.ErrorContains(t, res.Err, "no tool_choice")
+	})
+}
+
+func TestTimesAndOptionalSteps(t *testing.T) {
+	prog := agentloop.Progression{
+		{Name: "read", Tools: []string{"read"}, Times: 2},
+		{Name: "more", Tools: []string{"append"}, Optional: true},
+		{Name: "save", Tools: []string{"save"}},
+	}
+	for name, c := range map[string]struct {
+		calls []string
+		log   string
+		steps []string
+	}{
+		"left out":       {[]string{"read", "save", "read", "save"}, "read read save", []string{"read", "save"}},
+		"taken":          {[]string{"read", "read", "append", "save"}, "read read append save", []string{"read", "more", "save"}},
+		"not before due": {[]string{"append", "read", "read", "append", "save"}, "read read append save", []string{"read", "more", "save"}},
+		"free tools":     {[]string{"write", "read", "write", "read", "read", "save"}, "write read write read read save", []string{"read", "save"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var script []step
+			for _, name := range c.calls {
+				script = append(script, calls(call("", name, `{}`)))
+			}
+			cfg, d := author(t, play(append(script, fails(errors.New("too far")))...))
+			cfg.Progression = prog
+			res := runOne(t, cfg)
+			assert.Equal(t, agentloop.Done, res.Outcome, res.Err)
+			assert.Equal(t, c.log, d.log())
+			assert.Equal(t, c.steps, res.Steps)
+		})
+	}
+}

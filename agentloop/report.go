@@ -1,0 +1,111 @@
+package agentloop
+
+import (
+	"time"
+
+	"github.com/neverhang/neverhang/chat"
+)
+
+// An Outcome says how an agent ended.
+type Outcome string
+
+// The outcomes. Every agent has exactly one.
+const (
+	// Done: all required steps were taken; without a progression, the model
+	// answered with a whole text.
+	Done Outcome = "done"
+	// Stalled: the model made no progress: it stopped early, answered nothing,
+	// or repeated itself, against all advice.
+	Stalled Outcome = "stalled"
+	// Exhausted: a bound was reached: rounds, or a deadline of agent or group.
+	Exhausted Outcome = "exhausted"
+	// Failed: the model or a tool failed for good, or restarts are used up.
+	Failed Outcome = "failed"
+	// Cancelled: the caller's context or CancelGroup ended it, in time.
+	Cancelled Outcome = "cancelled"
+	// Abandoned: its context was ended, for whatever reason, but the model call
+	// or a tool that it waited for ignored that and is still there.
+	Abandoned Outcome = "abandoned"
+)
+
+// A Result is how one agent's run ended and what it left.
+type Result struct {
+	Name    string
+	Outcome Outcome
+
+	// Err is the cause; nil if and only if the outcome is Done.
+	Err error
+
+	// Steps are the names of the steps taken, in order; Missing those of the
+	// required ones that were not.
+	Steps   []string
+	Missing []string
+
+	Rounds    int // answers of the model, whole ones
+	Restarts  int // pauses after a passing fault
+	ToolCalls int // calls that ran
+	Nudges    int // answers met with advice
+	Forced    int // requests that demanded a tool
+
+	// Usage sums what the server counted; answers without a count add nothing.
+	Usage chat.Usage
+
+	// Text is the last text the model gave, also beside calls. If the outcome
+	// is not Done it is only an attachment.
+	Text string
+
+	// Draft is what Config.Draft returned, and DraftErr why it could not.
+	Draft    string
+	DraftErr error
+
+	// Messages is the whole conversation, valid to go on with in another run.
+	Messages []chat.Message
+
+	// Started is zero if the agent never started.
+	Started  time.Time
+	Duration time.Duration
+
+	// Stuck says what the agent waited for when its context ended, since when,
+	// and what it did before. It is empty if the agent ended by itself.
+	Stuck string
+
+	// Panics are those of its tools and its model. Abandoned lists handlers
+	// that ignored their context; the agent may still have ended well.
+	Panics    []*PanicError
+	Abandoned []Abandonment
+}
+
+// An Abandonment is user code that was left behind because it ignored its
+// context. Its goroutine carries the pprof labels agent and in.
+type Abandonment struct {
+	In      string // model, draft, or "tool NAME"
+	CallID  string // of the tool call
+	Started time.Time
+	Waited  time.Duration // until it was given up
+}
+
+// A Report is how a group ended.
+type Report struct {
+	Started  time.Time
+	Duration time.Duration
+
+	// Results has one entry per agent, in the order of GroupConfig.Agents.
+	Results []Result
+
+	// Counts is how many agents had each outcome.
+	Counts map[Outcome]int
+
+	// Err is why the group ended its agents: a [DeadlineError], or the cause
+	// of the cancellation. Nil if each came to an end of its own.
+	Err error
+
+	// Stalls is how often the watchdog spoke.
+	Stalls int
+
+	// DroppedEvents is how many events OnEvent has not heard because it was too
+	// slow by far.
+	DroppedEvents int
+}
+
+// Done reports whether all agents are.
+func (r *Report) Done() bool { return r.Counts[Done] == len(r.Results) }

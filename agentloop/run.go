@@ -1,0 +1,222 @@
+package agentloop
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/neverhang/neverhang/chat"
+)
+
+// The names of user code in panics, abandonments and labels; a tool is
+// "tool NAME".
+const (
+	inModel = "model"
+	inDraft = "draft"
+)
+
+// A run is one run of an agent. Its fields belong to the goroutine of run,
+// except pulse and round, which others read.
+type run struct {
+	agent *Agent
+	group *groupRun
+	pulse pulse
+	round atomic.Int32 // the one under way, from 1
+
+	hist    *history
+	prog    progress
+	repeats repeats
+	res     Result
+
+	rung     int  // answers of no use in a row
+	force    bool // the next request demands the step that is due
+	noChoice bool // the server refuses tool_choice
+	faults   int  // passing faults in a row
+}
+
+// An ending is how a run ends. A nil *ending means that it goes on.
+type ending struct {
+	outcome Outcome
+	err     error
+	stuck   string // what it waited for, if its context ended it
+}
+
+func (r *run) run(ctx context.Context) Result {
+	r.res = Result{Name: r.agent.cfg.Name, Started: time.Now()}
+	r.hist = newHistory(r.agent.start)
+	ctx = context.WithValue(ctx, runKey{}, r)
+	outer := ctx
+	if d := r.agent.cfg.Deadline; d > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, d, &DeadlineError{Of: "agent", Limit: d})
+		defer stop()
+	}
+	r.emit(Event{Kind: EventStarted})
+	end := r.rounds(ctx)
+	r.finish(outer, end)
+	r.emit(Event{Kind: EventEnded, Outcome: r.res.Outcome, Err: r.res.Err, After: r.res.Duration})
+	return r.res
+}
+
+// rounds asks and acts until there is an end.
+func (r *run) rounds(ctx context.Context) *ending {
+	for {
+		if ctx.Err() != nil {
+			return r.stopped(ctx, nil)
+		}
+		if n := r.agent.cfg.MaxRounds; n > 0 && r.res.Rounds >= n {
+			return &ending{outcome: Exhausted, err: fmt.Errorf("%w: %d of %d", ErrRounds, r.res.Rounds, n)}
+		}
+		resp, end := r.ask(ctx)
+		if end != nil {
+			return end
+		}
+		if end := r.act(ctx, resp); end != nil {
+			return end
+		}
+	}
+}
+
+// act does what the answer asks for.
+func (r *run) act(ctx context.Context, resp *chat.Response) *ending {
+	r.res.Rounds++
+	r.faults = 0
+	t := readTurn(resp)
+	if t.text != "" {
+		r.res.Text = t.text
+	}
+	calls := r.hist.answer(resp.Message)
+	if len(calls) > 0 {
+		return r.calls(ctx, calls, resp.Message.ToolCalls, t.cut)
+	}
+	why := t.idle
+	switch {
+	case why != nil:
+	case t.cut != nil:
+		why = t.cut
+	case len(r.prog.steps) == 0:
+		return &ending{outcome: Done}
+	default:
+		why = ErrStoppedEarly
+	}
+	end := r.climb(why)
+	if end == nil {
+		r.hist.user(chat.User(advice(why, r.prog.next())))
+	}
+	return end
+}
+
+// climb goes one rung up the ladder of remedies for answers of no use: advice,
+// then force if there is a step to be taken, then the end. All kinds of such
+// answers share the ladder: a model that fails in another way each time gets on
+// no better.
+func (r *run) climb(why error) *ending {
+	c := &r.agent.cfg
+	next := r.prog.next()
+	nudges := max(0, c.Nudges)
+	forced := 0
+	if next != nil {
+		forced = max(0, c.ForcedTries)
+	}
+	r.rung++
+	r.force = forced > 0 && r.rung > nudges
+	if r.rung > nudges+forced {
+		return &ending{outcome: Stalled, err: fmt.Errorf("%w, %d answers of no use in a row (%d nudges, %d forced tries)", why, r.rung, nudges, forced)}
+	}
+	r.res.Nudges++
+	e := Event{Kind: EventNudged, Err: why}
+	if next != nil {
+		e.Step = next.Name
+	}
+	r.emit(e)
+	return nil
+}
+
+// progressed ends the row of useless answers.
+func (r *run) progressed() { r.rung, r.force = 0, false }
+
+// stopped names the end of a run whose context has ended. lost is not nil if
+// user code did not come back for it.
+func (r *run) stopped(ctx context.Context, lost *loss) *ending {
+	cause := context.Cause(ctx)
+	end := &ending{outcomeOf(cause), cause, r.pulse.state()}
+	if lost != nil && lost.abandoned {
+		end.outcome, end.err = Abandoned, fmt.Errorf("%w, after %w", lost.err, cause)
+	}
+	return end
+}
+
+// finish completes the result. ctx is the one without the agent's own
+// deadline.
+func (r *run) finish(ctx context.Context, end *ending) {
+	res := &r.res
+	res.Outcome = end.outcome
+	res.Steps = r.prog.taken
+	res.Missing = r.prog.missing()
+	res.Stuck = end.stuck
+	res.Duration = time.Since(res.Started)
+	res.Messages = r.hist.msgs
+	if slices.ContainsFunc(res.Abandoned, func(a Abandonment) bool { return a.In == inModel }) {
+		res.Messages = slices.Clone(res.Messages) // it may still read its request
+	}
+	if end.outcome != Done {
+		missing := ""
+		if len(res.Missing) > 0 {
+			missing = "; missing " + strings.Join(res.Missing, ", ")
+		}
+		res.Err = fmt.Errorf("agentloop: agent %q %s: %w%s", res.Name, end.outcome, end.err, missing)
+		r.draft(ctx)
+		res.Duration = time.Since(res.Started)
+	}
+	r.pulse.does("", true)
+}
+
+// draft lets the agent's hook save what there is.
+func (r *run) draft(ctx context.Context) {
+	hook := r.agent.cfg.Draft
+	if hook == nil {
+		return
+	}
+	r.pulse.does("saving a draft", true)
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), r.group.cfg.DraftDeadline)
+	defer stop()
+	began := time.Now()
+	seen := r.res // the hook may outlive the call
+	type saved struct {
+		where string
+		err   error
+	}
+	s, lost := guarded(ctx, r.name(), inDraft, r.grace(), func(ctx context.Context) saved {
+		where, err := hook(ctx, &seen)
+		return saved{where, err}
+	})
+	if lost != nil {
+		r.lose(inDraft, "", began, lost)
+		s.err = lost.err
+		r.res.Messages = slices.Clone(r.res.Messages) // it may still read them
+	}
+	r.res.Draft, r.res.DraftErr = s.where, s.err
+}
+
+// lose keeps the record of user code that did not return.
+func (r *run) lose(in, callID string, began time.Time, lost *loss) {
+	if lost.panicked != nil {
+		r.res.Panics = append(r.res.Panics, lost.panicked)
+	}
+	if lost.abandoned {
+		r.res.Abandoned = append(r.res.Abandoned, Abandonment{In: in, CallID: callID, Started: began, Waited: time.Since(began)})
+	}
+}
+
+func (r *run) name() string { return r.agent.cfg.Name }
+
+func (r *run) grace() time.Duration { return max(0, r.group.cfg.Grace) }
+
+// emit sends an event of this agent. Any goroutine may.
+func (r *run) emit(e Event) {
+	e.Agent, e.Round = r.name(), int(r.round.Load())
+	r.group.bus.emit(e)
+}

@@ -1,0 +1,71 @@
+package agentloop
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/neverhang/neverhang/chat"
+)
+
+// A turn is what a model's answer amounts to.
+type turn struct {
+	text string // what it says, without space around it
+
+	// cut is why none of the calls may run, or why the text is not whole: nil,
+	// ErrTruncated or ErrFiltered.
+	cut error
+
+	// idle is why the answer is neither a text nor a call: nil, ErrEmpty,
+	// ErrReasoningOnly or ErrNoCall, with ErrTruncated or ErrFiltered if that
+	// explains it.
+	idle error
+}
+
+// readTurn judges an answer. Complete tool calls decide, not the finish reason:
+// servers say stop, or nothing, beside calls. Only a reason that says the
+// message was cut overrules them: its last call is not what the model meant,
+// even if it parses.
+func readTurn(resp *chat.Response) turn {
+	m := &resp.Message
+	t := turn{text: strings.TrimSpace(textOf(m))}
+	switch resp.FinishReason {
+	case chat.FinishLength:
+		t.cut = ErrTruncated
+	case chat.FinishContentFilter:
+		t.cut = ErrFiltered
+	}
+	if len(m.ToolCalls) > 0 {
+		return t
+	}
+	announced := resp.FinishReason == chat.FinishToolCalls || resp.FinishReason == chat.FinishFunctionCall
+	switch {
+	case announced:
+		t.idle = ErrNoCall
+	case t.text != "":
+		return t
+	case strings.TrimSpace(m.Reasoning) != "" || resp.Usage != nil && resp.Usage.ReasoningTokens > 0:
+		t.idle = ErrReasoningOnly
+	default:
+		t.idle = ErrEmpty
+	}
+	if t.cut != nil {
+		t.idle = fmt.Errorf("%w, %w", t.idle, t.cut)
+	}
+	return t
+}
+
+func textOf(m *chat.Message) string {
+	if m.Content != "" {
+		return m.Content
+	}
+	var parts []string
+	for _, p := range m.Parts {
+		if p.Text != "" {
+			parts = append(parts, p.Text)
+		}
+	}
+	if len(parts) > 0 {
+		return strings.Join(parts, "\n")
+	}
+	return m.Refusal
+}

@@ -1,0 +1,123 @@
+package agentloop_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/neverhang/neverhang/agentloop"
+	"github.com/neverhang/neverhang/chat"
+)
+
+// stalls runs an agent and returns the times at which the watchdog spoke.
+func stalls(t *testing.T, cfg agentloop.Config, group agentloop.GroupConfig) (at []time.Duration, events []agentloop.Event, log string) {
+	t.Helper()
+	start := time.Now()
+	group.OnEvent = func(e agentloop.Event) {
+		if e.Kind == agentloop.EventStalled {
+			at = append(at, e.Time.Sub(start))
+			events = append(events, e)
+		}
+	}
+	var lines bytes.Buffer
+	group.Logger = slog.New(slog.NewTextHandler(&lines, nil))
+	_, rep := runAgent(t, cfg, group)
+	assert.Equal(t, len(at), rep.Stalls)
+	assert.Equal(t, len(at), strings.Count(lines.String(), `msg="agentloop: stalled"`))
+	return at, events, lines.String()
+}
+
+func alive(d, every time.Duration) step {
+	return func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+		for ; d > 0; d -= every {
+			time.Sleep(every)
+			agentloop.Alive(ctx)
+		}
+		return says("ok")(ctx, req)
+	}
+}
+
+func TestWatchdogSpeaksOnceForEachStall(t *testing.T) {
+	const m = time.Minute
+	for name, c := range map[string]struct {
+		model  []step
+		window time.Duration
+		want   []time.Duration
+	}{
+		"a silent model, after 5 minutes": {[]step{silent}, 0, []time.Duration{5 * m}},
+		"a window that was set":           {[]step{silent}, m, []time.Duration{m}},
+		"an answer just in time":          {[]step{after(5*m-1, says("ok"))}, 0, nil},
+		"an answer just too late":         {[]step{after(5*m+1, says("ok"))}, 0, []time.Duration{5 * m}},
+		"no watchdog":                     {[]step{silent}, -1, nil},
+		"a slow model that shows life":    {[]step{alive(30*m, 4*m)}, 0, nil},
+		"one that shows life too seldom":  {[]step{alive(12*m, 6*m)}, 0, []time.Duration{5 * m, 11 * m}},
+		"two silences": {[]step{after(6*m, fails(passing{})), silent}, 0,
+			[]time.Duration{5 * m, 11*m + time.Second}},
+		"as slow as before": {[]step{after(5*m-1, calls(call("", "x", ""))), after(9*m, says("ok"))}, 0, nil},
+		"more than twice as slow as before": {[]step{after(4*m, calls(call("", "x", ""))), after(9*m, says("ok"))}, 0,
+			[]time.Duration{12 * m}},
+		"a long pause": {[]step{fails(passing{time.Hour}), says("ok")}, 0, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				got, events, _ := stalls(t, agentloop.Config{Model: play(c.model...)}, agentloop.GroupConfig{StallAfter: c.window})
+				assert.Equal(t, c.want, got)
+				for _, e := range events {
+					assert.Contains(t, e.Text, "waiting for the model for ")
+					assert.Equal(t, "a", e.Agent)
+				}
+			})
+		})
+	}
+}
+
+// A tool within its own deadline is no stall, however long it takes; one
+// without a deadline may be.
+func TestToolsWithinTheirDeadlineAreNoStall(t *testing.T) {
+	for name, c := range map[string]struct {
+		deadline time.Duration
+		want     []time.Duration
+	}{
+		"with a deadline":    {time.Hour, nil},
+		"without a deadline": {-1, []time.Duration{5 * time.Minute}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				slow := tool(t, "slow", func(context.Context) (string, error) { time.Sleep(25 * time.Minute); return "x", nil })
+				slow.Deadline = c.deadline
+				got, events, log := stalls(t, agentloop.Config{
+					Model: play(calls(call("", "slow", `{}`)), says("ok")), Tools: []agentloop.Tool{slow},
+				}, agentloop.GroupConfig{})
+				require.Equal(t, c.want, got)
+				if len(got) > 0 {
+					assert.Equal(t, "running slow for 5m0s; before that waiting for the model for 0s", events[0].Text)
+					assert.Equal(t, 5*time.Minute, events[0].After)
+					assert.Contains(t, log, `level=WARN msg="agentloop: stalled" agent=a round=1 waits="running slow`)
+				}
+			})
+		})
+	}
+}
+
+func TestWatchdogNamesEachOfMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := map[string]int{}
+		rep := runGroup(t, t.Context(), agentloop.GroupConfig{
+			Agents: many(t, 45, agentloop.Config{Model: play(silent)}),
+			OnEvent: func(e agentloop.Event) {
+				if e.Kind == agentloop.EventStalled {
+					seen[e.Agent]++
+				}
+			},
+		})
+		assert.Equal(t, 45, rep.Stalls)
+		assert.Len(t, seen, 45)
+	})
+}
