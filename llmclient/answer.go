@@ -206,6 +206,7 @@ func (t *tally) Read(p []byte) (int, error) {
 	if n > 0 {
 		t.n += int64(n)
 		t.a.watch.tell(func(m *meter, now time.Time) { m.read(n, now) })
+		t.a.call.client.ep.evidence.saw(time.Now())
 		if t.n > t.limit {
 			return 0, errAnswerTooLarge
 		}

@@ -49,7 +49,7 @@ type attempt struct {
 func (cl *call) attempt(permit *pacer.Permit, pass *breaker.Pass) *attempt {
 	a := &attempt{call: cl, speaks: cl.speaks, started: time.Now(), permit: permit, pass: pass}
 	a.ctx, a.cancel = context.WithCancelCause(cl.ctx)
-	a.watch.onSuspect, a.watch.onExpire = a.suspect, a.expire
+	a.watch.onSuspect, a.watch.onAsk, a.watch.onExpire = a.suspect, cl.client.ep.evidence.ask, a.expire
 
 	b := cl.client.cfg.Clocks.bounds(cl.load)
 	if left, bounded := cl.left(); bounded {
@@ -121,6 +121,7 @@ func (a *attempt) open() error {
 	a.out.status, a.out.header, a.out.firstByte = resp.StatusCode, resp.Header, true
 	if resp.StatusCode == http.StatusOK {
 		a.watch.tell((*meter).answered)
+		a.call.client.ep.evidence.saw(time.Now())
 		a.answer = answer{a: a, body: bufio.NewReaderSize(&tally{a: a, limit: a.call.client.cfg.Limits.AnswerBytes}, 512)}
 		return nil
 	}
@@ -237,10 +238,10 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 	var r ruling
 	if out != nil && !(a.out.server != nil && out.clock == ClockEnd) {
 		r = ruling{kind: ErrTimeout, retry: true, fault: theirs}
-		if out.clock == ClockCall && m.suspect < 0 {
-			r.fault = nobodys // the bound was ours, and nothing looked wrong
+		if out.orphan || out.clock == ClockCall && m.suspect < 0 {
+			r.fault = nobodys // others are served, or the bound was ours and nothing looked wrong
 		}
-		e.Clock, e.Bound, e.Phase = out.clock, out.bound, out.phase
+		e.Clock, e.Bound, e.Phase, e.Evidence = out.clock, out.bound, out.phase, out.evidence
 		if out.clock == ClockCall {
 			e.Bound = cl.client.cfg.Clocks.bounds(load{})[iCall].limit
 		}
@@ -341,6 +342,9 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 	}
 	cl.mu.Unlock()
 	cl.spent += a.ended.spent(now)
+	if e == nil && !a.ended.firstOutput.IsZero() {
+		cl.client.ep.evidence.pace.add(cl.kind(), a.started, a.ended.firstOutput.Sub(a.started))
+	}
 	cl.client.tel.endAttempt(a, e)
 	if e != nil {
 		ev := cl.event(EventFailed)

@@ -50,7 +50,8 @@ type call struct {
 	since    time.Time
 	current  *attempt
 	attempts []Attempt
-	n        int // attempts begun
+	n        int  // attempts begun
+	cut      bool // evidence has cut an attempt
 	over     bool
 }
 
@@ -95,6 +96,11 @@ func (cl *call) encode() error {
 		reasoning:   effort != "" && effort != "none" || thinks || reasons || cl.client.ep.reasoning(cl.model),
 	}
 	return nil
+}
+
+// kind returns what makes other calls like this one.
+func (cl *call) kind() callKind {
+	return callKind{model: cl.model, reasoning: cl.load.reasoning, size: len(cl.body)}
 }
 
 // run is the journey of a call. The order is the policy:

@@ -23,10 +23,13 @@ type Client struct {
 
 	lastID atomic.Uint64
 
+	ctx  context.Context // ends with Close
+	stop context.CancelFunc
+
 	mu     sync.Mutex
 	calls  map[*call]struct{} // in flight
 	closed bool
-	ended  sync.WaitGroup // calls
+	ended  sync.WaitGroup // calls, and goroutines of the client's own
 }
 
 // New returns a client, or an error that names the bad field of cfg. It makes
@@ -42,6 +45,7 @@ func New(cfg Config) (*Client, error) {
 	c := &Client{calls: make(map[*call]struct{})}
 	c.ep = &endpoint{host: url.Host, name: name, secrets: seal(&cfg, url, name)}
 	c.cfg = cfg
+	c.ctx, c.stop = context.WithCancel(context.Background())
 	if c.ep.pacer, err = pacer.New(cfg.Pacer); err != nil {
 		return nil, fmt.Errorf("llmclient: Pacer: %w", err)
 	}
@@ -60,6 +64,7 @@ func New(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("llmclient: Breaker: %w", err)
 	}
 	c.wire = newWire(cfg.HTTPClient, url, cfg.Clocks.bounds(load{})[iConnect].limit)
+	c.ep.evidence = newEvidence(c)
 	if c.tel, err = newTelemetry(&c.cfg, url); err != nil {
 		return nil, fmt.Errorf("llmclient: metrics: %w", err)
 	}
@@ -107,6 +112,7 @@ func (c *Client) Close() error {
 		cl.cancel(errClosed)
 	}
 	c.mu.Unlock()
+	c.stop()
 	c.ended.Wait()
 	c.wire.close()
 	return nil
@@ -139,6 +145,18 @@ func (c *Client) begin(ctx context.Context, req *chat.Request) (*call, error) {
 	c.mu.Unlock()
 	cl.ctx = c.tel.startCall(cl)
 	return cl, nil
+}
+
+// goes runs f in a goroutine that Close ends and waits for. It reports false
+// if the client is closed.
+func (c *Client) goes(f func(ctx context.Context)) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.ended.Go(func() { f(c.ctx) })
+	return true
 }
 
 func (c *Client) forget(cl *call) {

@@ -56,6 +56,9 @@ type Config struct {
 	// breaker is open, where calls otherwise wait for it within Clocks.Call.
 	FailFast bool
 
+	// Adviser, if not nil, is asked about calls that wait for long.
+	Adviser Adviser
+
 	// OnEvent, if not nil, hears of what happens in calls. It runs in the
 	// goroutine in which it happens, with no lock held, and must be quick and
 	// safe for concurrent use. See [Event].

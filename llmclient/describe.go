@@ -68,6 +68,9 @@ func (a *attempt) expiryText(e *Error, m meter) string {
 	default:
 		text = fmt.Sprintf("waited %v", e.Bound)
 	}
+	if e.Evidence != "" {
+		text += ", and " + e.Evidence
+	}
 	return text + " (clock " + string(e.Clock) + ")"
 }
 

@@ -19,6 +19,8 @@ type endpoint struct {
 	pacer   *pacer.Pacer
 	breaker *breaker.Breaker
 
+	evidence *evidence
+
 	mu      sync.Mutex
 	dialect dialect
 	reasons map[string]bool // models that were seen to reason

@@ -99,6 +99,10 @@ type Error struct {
 	Clock ClockName
 	Bound time.Duration
 
+	// Evidence says why the attempt was cut before the clock's limit; empty if
+	// it was not. Bound is then how long the clock had run.
+	Evidence string
+
 	Endpoint  string // base URL, without credentials and query
 	Model     string
 	Status    int    // HTTP status; 0 if there was no answer

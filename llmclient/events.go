@@ -26,6 +26,9 @@ const (
 	EventAdapted EventKind = "adapted"
 	// EventCoolDown: the endpoint asked for a pause; all calls to it wait.
 	EventCoolDown EventKind = "cooldown"
+	// EventDead: the endpoint answers nothing, not even probes. Attempts that
+	// wait there are cut, and calls wait until it is alive again.
+	EventDead EventKind = "dead"
 	// EventBreaker: the circuit breaker changed its state.
 	EventBreaker EventKind = "breaker"
 	// EventDone: a call has ended; Err is nil if it succeeded.
@@ -77,7 +80,7 @@ func (c *Client) notify(e Event) {
 func logEvent(log *slog.Logger, e Event) {
 	level := slog.LevelDebug
 	switch e.Kind {
-	case EventSuspect, EventFailed, EventRetry, EventAdapted, EventCoolDown, EventBreaker:
+	case EventSuspect, EventFailed, EventRetry, EventAdapted, EventCoolDown, EventDead, EventBreaker:
 		level = slog.LevelWarn
 	case EventDone:
 		if e.Err != nil {

@@ -35,12 +35,16 @@ type meter struct {
 	paused      time.Time     // since when the consumer is not reading; zero if it is
 
 	suspect int // the clock that is suspect, or -1
+
+	heldUntil time.Time // limits that are not set are held back until then
+	heldAt    time.Time // when that was last said
 }
 
 // running is a clock that has begun, if since is set.
 type running struct {
 	since time.Time
 	told  bool // suspicion has been announced
+	asked bool // evidence has been asked for
 }
 
 // An expiry is a clock that ran out, or, as a suspicion, may do so.
@@ -48,6 +52,9 @@ type expiry struct {
 	clock ClockName
 	bound time.Duration
 	phase Phase
+
+	evidence string // why it was cut before its limit; empty if it was not
+	orphan   bool   // the endpoint serves others: nothing is held against it
 }
 
 func newMeter(now time.Time, b [clockCount]bound, plain bool) meter {
@@ -235,9 +242,67 @@ func (m *meter) spent(now time.Time) time.Duration {
 	return 0
 }
 
+// awaited are the clocks that run while the model is waited for.
+var awaited = [...]int{iFirstOutput, iGap, iAttempt}
+
+// asks returns the clock that has run for long enough to look for evidence,
+// or -1.
+func (m *meter) asks(now time.Time) int {
+	if !m.paused.IsZero() || m.phase >= PhaseEnd {
+		return -1
+	}
+	for _, i := range awaited {
+		c, b := m.clocks[i], m.bounds[i]
+		off := b.set && b.limit == 0
+		if !c.since.IsZero() && !off && m.phase >= PhaseFirstOutput && now.Sub(c.since) >= askAfter {
+			return i
+		}
+	}
+	return -1
+}
+
+const (
+	// holdFor is how long a word that the server is at work counts.
+	holdFor = 30 * time.Second
+
+	// holdTimes is how many times its limit a wait can be held back to.
+	holdTimes = 3
+)
+
+// hold is told that the server is known to be at work on this.
+func (m *meter) hold(now time.Time) {
+	i := m.asks(now)
+	if i < 0 {
+		return
+	}
+	since := m.clocks[i].since.Add(askAfter)
+	if m.heldAt.After(since) {
+		since = m.heldAt
+	}
+	if d := now.Sub(since); d > 0 && d <= holdFor && !m.clocks[iCall].since.IsZero() {
+		m.clocks[iCall].since = m.clocks[iCall].since.Add(d)
+	}
+	m.heldAt, m.heldUntil = now, now.Add(holdFor)
+}
+
+// limit returns how long clock i may run, as things are.
+func (m *meter) limit(i int) time.Duration {
+	b, c := m.bounds[i], m.clocks[i]
+	if b.set || b.limit == 0 || i != iFirstOutput && i != iGap && i != iAttempt {
+		return b.limit
+	}
+	held := m.heldUntil.Sub(c.since)
+	return max(b.limit, min(held, holdTimes*b.limit))
+}
+
 // due returns when check should next be called, or zero for never.
 func (m *meter) due() time.Time {
 	var at time.Time
+	sooner := func(t time.Time) {
+		if at.IsZero() || t.Before(at) {
+			at = t
+		}
+	}
 	if !m.paused.IsZero() {
 		return at
 	}
@@ -246,24 +311,32 @@ func (m *meter) due() time.Time {
 		if c.since.IsZero() {
 			continue
 		}
-		d := b.limit
-		if b.suspect > 0 && !c.told && (d == 0 || b.suspect < d) {
-			d = b.suspect
+		if d := m.limit(i); d > 0 {
+			sooner(c.since.Add(d))
 		}
-		if d > 0 {
-			if t := c.since.Add(d); at.IsZero() || t.Before(at) {
-				at = t
-			}
+		if b.suspect > 0 && !c.told {
+			sooner(c.since.Add(b.suspect))
+		}
+	}
+	for _, i := range awaited {
+		if c, b := m.clocks[i], m.bounds[i]; !c.since.IsZero() && !c.asked && (b.limit > 0 || !b.set) && m.phase >= PhaseFirstOutput {
+			sooner(c.since.Add(askAfter))
 		}
 	}
 	return at
 }
 
-// check returns the clocks that have become suspect, and the one that has run
-// out. Of several the one whose time came first is named.
-func (m *meter) check(now time.Time) (told []expiry, out *expiry) {
+// A finding is what a look at the clocks shows.
+type finding struct {
+	told []expiry // clocks that have become suspect
+	ask  bool     // it is time to look for evidence
+	out  *expiry  // the clock that has run out; of several the one whose time came first
+}
+
+// check looks at the clocks.
+func (m *meter) check(now time.Time) (f finding) {
 	if !m.paused.IsZero() {
-		return nil, nil
+		return f
 	}
 	var first time.Time
 	for i := range m.clocks {
@@ -271,16 +344,20 @@ func (m *meter) check(now time.Time) (told []expiry, out *expiry) {
 		if c.since.IsZero() {
 			continue
 		}
-		if b.limit > 0 {
-			if t := c.since.Add(b.limit); !now.Before(t) && (out == nil || t.Before(first)) {
-				out, first = &expiry{clockNames[i], b.limit, m.phase}, t
+		if d := m.limit(i); d > 0 {
+			if t := c.since.Add(d); !now.Before(t) && (f.out == nil || t.Before(first)) {
+				f.out, first = &expiry{clock: clockNames[i], bound: d, phase: m.phase}, t
 			}
 		}
 		if b.suspect > 0 && !c.told && !now.Before(c.since.Add(b.suspect)) {
 			c.told = true
 			m.suspect = i
-			told = append(told, expiry{clockNames[i], b.suspect, m.phase})
+			f.told = append(f.told, expiry{clock: clockNames[i], bound: b.suspect, phase: m.phase})
 		}
 	}
-	return told, out
+	if i := m.asks(now); i >= 0 && !m.clocks[i].asked {
+		m.clocks[i].asked = true
+		f.ask = true
+	}
+	return f
 }

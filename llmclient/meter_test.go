@@ -96,19 +96,19 @@ func TestMeter(t *testing.T) {
 			start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 			m := newMeter(start, tc.clocks.bounds(tc.load), tc.plain)
 			for _, st := range tc.steps {
-				_, out := m.check(start.Add(st.at))
+				out := m.check(start.Add(st.at)).out
 				assert.Nil(t, out, "before %s at %v", st.what, st.at)
 				st.event(&m, start.Add(st.at))
 			}
-			_, out := m.check(start.Add(tc.at - 1))
+			out := m.check(start.Add(tc.at - 1)).out
 			assert.Nil(t, out, "one nanosecond early")
-			_, out = m.check(start.Add(tc.at))
+			out = m.check(start.Add(tc.at)).out
 			if assert.NotNil(t, out) {
 				assert.Equal(t, tc.clock, out.clock)
 			}
 			for at := m.due(); at.Before(start.Add(tc.at)); at = m.due() {
-				// The suspicions that come first.
-				if told, out := m.check(at); len(told) == 0 || out != nil {
+				// The suspicions and questions that come first.
+				if f := m.check(at); len(f.told) == 0 && !f.ask || f.out != nil {
 					t.Fatalf("due at %v, where nothing is", at.Sub(start))
 				}
 			}
@@ -122,18 +122,18 @@ func TestSuspicionIsToldOnceUntilTheClockBeginsAnew(t *testing.T) {
 	var c Clocks
 	m := newMeter(start, c.bounds(load{}), false)
 	m.sent(start)
-	told, _ := m.check(start.Add(30*time.Second - 1))
+	told := m.check(start.Add(30*time.Second - 1)).told
 	assert.Empty(t, told)
-	told, _ = m.check(start.Add(30 * time.Second))
+	told = m.check(start.Add(30 * time.Second)).told
 	assert.Len(t, told, 1)
 	assert.Equal(t, iFirstOutput, m.suspect)
-	told, _ = m.check(start.Add(time.Minute))
+	told = m.check(start.Add(time.Minute)).told
 	assert.Empty(t, told)
 	m.output(start.Add(time.Minute))
 	assert.Equal(t, -1, m.suspect)
-	told, _ = m.check(start.Add(80 * time.Second))
+	told = m.check(start.Add(80 * time.Second)).told
 	assert.Len(t, told, 1)
 	m.output(start.Add(81 * time.Second))
-	told, _ = m.check(start.Add(101 * time.Second))
+	told = m.check(start.Add(101 * time.Second)).told
 	assert.Len(t, told, 1, "a second gap is a second suspicion")
 }

@@ -24,7 +24,7 @@ func newRetrier(cfg Retry) retrier { return retrier{cfg: cfg} }
 // allows counts a failed attempt and reports whether one more may follow.
 func (r *retrier) allows(e *Error) bool {
 	r.used++
-	if e.Clock == ClockFirstOutput || e.Clock == ClockAttempt {
+	if e.Evidence == "" && (e.Clock == ClockFirstOutput || e.Clock == ClockAttempt) {
 		r.stalled++
 	}
 	// A third wait of ten minutes would help nobody.
@@ -78,6 +78,11 @@ func (cl *call) again(e *Error, r ruling) *Error {
 	case !e.retryable || e.Clock == ClockCall || !cl.retry.allows(e):
 		return e
 	}
+	if e.Evidence != "" {
+		if failed := cl.awaitLife(); failed != nil {
+			return failed
+		}
+	}
 	wait := cl.retry.wait(r)
 	need := wait
 	if e.Kind == ErrTimeout {
@@ -100,6 +105,23 @@ func (cl *call) again(e *Error, r ruling) *Error {
 	ev.Wait, ev.Err = wait, e
 	cl.client.notify(ev)
 	return cl.backoff(wait)
+}
+
+// awaitLife waits, within the call, until the endpoint answers a probe.
+func (cl *call) awaitLife() *Error {
+	cl.enter(PhaseBackoff)
+	ctx, cancel := cl.withinCall()
+	defer cancel()
+	start := time.Now()
+	err := cl.client.ep.evidence.awaitLife(ctx)
+	cl.spent += time.Since(start)
+	switch {
+	case err == nil:
+		return nil
+	case cl.ctx.Err() != nil:
+		return cl.ended()
+	}
+	return cl.exhausted(err)
 }
 
 // backoff waits. It returns nil, or how the caller ended the call meanwhile.

@@ -49,6 +49,7 @@ func redacted(u *url.URL) string {
 type secrets struct {
 	keyed     bool                // a key is sent
 	authorize func(h http.Header) // puts key and configured header on a request
+	probe     func(*http.Request) // turns a request into the free question
 	target    func() *url.URL     // of the chat completions, with its query
 	redact    func(string) string // takes secrets out of a text: providers repeat them
 }
@@ -79,6 +80,17 @@ func seal(cfg *Config, u *url.URL, name string) secrets {
 			}
 			for name, values := range header {
 				h[http.CanonicalHeaderKey(name)] = values
+			}
+		},
+		probe: func(r *http.Request) {
+			u := target
+			u.Path = strings.TrimSuffix(u.Path, "/chat/completions") + "/models"
+			r.URL = &u
+			if key != "" {
+				r.Header.Set("Authorization", "Bearer "+key)
+			}
+			for name, values := range header {
+				r.Header[http.CanonicalHeaderKey(name)] = values
 			}
 		},
 		target: func() *url.URL { u := target; return &u },

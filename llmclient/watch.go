@@ -11,8 +11,11 @@ import (
 //
 // It is safe for concurrent use: transports report from goroutines of theirs.
 type watch struct {
-	onSuspect func(expiry) // run without the lock, in a goroutine of the timer
-	onExpire  func(expiry) // likewise, at most once
+	// These run without the lock, in a goroutine of the timer or the one that
+	// cuts.
+	onSuspect func(expiry)
+	onAsk     func()       // it is time to look for evidence
+	onExpire  func(expiry) // at most once
 
 	mu      sync.Mutex
 	m       meter
@@ -62,16 +65,32 @@ func (w *watch) fire() {
 	}
 	now := time.Now()
 	w.wake = time.Time{}
-	told, out := w.m.check(now)
-	w.expired = out
+	f := w.m.check(now)
+	w.expired = f.out
 	w.armLocked(now)
 	w.mu.Unlock()
 
-	for _, t := range told {
+	for _, t := range f.told {
 		w.onSuspect(t)
 	}
-	if out != nil {
-		w.onExpire(*out)
+	switch {
+	case f.out != nil:
+		w.onExpire(*f.out)
+	case f.ask:
+		w.onAsk()
+	}
+}
+
+// cut lets a clock run out before its limit.
+func (w *watch) cut(x expiry) {
+	w.mu.Lock()
+	late := w.stopped || w.expired != nil
+	if !late {
+		w.expired = &x
+	}
+	w.mu.Unlock()
+	if !late {
+		w.onExpire(x)
 	}
 }
 

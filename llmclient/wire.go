@@ -94,6 +94,22 @@ func sameHostOnly(also func(*http.Request, []*http.Request) error) func(*http.Re
 	}
 }
 
+// probing returns a client for probes, each on a connection of its own: an old
+// one may be dead where the endpoint is not. It is nil where the transport is
+// not known to allow that.
+func (w *wire) probing() *http.Client {
+	t, ok := w.client.Transport.(*http.Transport)
+	if w.client.Transport == nil {
+		t, ok = http.DefaultTransport.(*http.Transport)
+	}
+	if !ok {
+		return nil
+	}
+	t = t.Clone()
+	t.DisableKeepAlives = true
+	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
 // renew drops pooled connections, so that the next request dials.
 func (w *wire) renew() {
 	if w.own != nil {

@@ -1,0 +1,322 @@
+package llmclient
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// askAfter is how long FirstOutput, Gap or Attempt run before evidence is
+	// gathered, whatever the sizes.
+	askAfter = 30 * time.Second
+
+	// A probe is unanswered after probeLimit. While somebody waits there is one
+	// every probeEvery; behind an unanswered one the next follows at once, or
+	// after probeLimit if it failed sooner than that.
+	probeLimit = 5 * time.Second
+	probeEvery = 10 * time.Second
+
+	// deadAfter is how many probes in a row must go unanswered, with not a
+	// byte from the endpoint meanwhile, for it to be dead.
+	deadAfter = 2
+)
+
+// An Adviser knows more about an endpoint than its answers show, for example
+// from its metrics. It is asked while calls wait for output, now and then and
+// one question at a time, and should answer before ctx ends, within 5 s.
+type Adviser interface {
+	Advise(ctx context.Context, waiting []InFlight) Advice
+}
+
+// An Advice is what an [Adviser] thinks of the waiting calls.
+type Advice struct {
+	// State is nothing, busy or idle.
+	State AdviceState
+	// Why is the reason, for people. It ends up in errors and events.
+	Why string
+}
+
+// An AdviceState says what a server does about the calls that wait for it.
+type AdviceState uint8
+
+const (
+	// AdviceNone: it cannot be told.
+	AdviceNone AdviceState = iota
+	// AdviceBusy: the server is at work and advancing. Limits that are not set
+	// are held back, to three times their length at most, and Call stands
+	// still.
+	AdviceBusy
+	// AdviceIdle: the server works on nothing while we wait. The attempts are
+	// cut, once for each call.
+	AdviceIdle
+)
+
+// evidence is what is known about an endpoint beside its answers: whether it
+// answers probes, when it last sent a byte, and how fast its calls have been.
+// The question is asked by one goroutine, which lives as long as somebody has
+// been waiting for long.
+type evidence struct {
+	client *Client
+	probe  *http.Client // on connections of its own; nil if there is no way to have those
+
+	lastByte atomic.Int64 // nanoseconds; of any call or probe
+	isDead   atomic.Bool
+	pace     pace
+
+	mu     sync.Mutex
+	asking bool          // the goroutine runs
+	life   chan struct{} // closed when a dead endpoint is alive again; nil if it is not dead
+	hoping int           // calls that wait for that
+}
+
+func newEvidence(c *Client) *evidence { return &evidence{client: c, probe: c.wire.probing()} }
+
+// saw is told that bytes came.
+func (e *evidence) saw(now time.Time) {
+	e.lastByte.Store(now.UnixNano())
+	if e.isDead.Load() {
+		e.revive()
+	}
+}
+
+// die notes that the endpoint is dead, and reports whether that is news.
+func (e *evidence) die() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.life != nil {
+		return false
+	}
+	e.life = make(chan struct{})
+	e.isDead.Store(true)
+	return true
+}
+
+func (e *evidence) revive() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.life != nil {
+		e.isDead.Store(false)
+		close(e.life)
+		e.life = nil
+	}
+}
+
+// ask makes sure that the question is being asked.
+func (e *evidence) ask() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.asking || !e.client.goes(e.run) {
+		return
+	}
+	e.asking = true
+}
+
+// awaitLife waits while the endpoint is dead.
+func (e *evidence) awaitLife(ctx context.Context) error {
+	e.mu.Lock()
+	life := e.life
+	if life == nil {
+		e.mu.Unlock()
+		return nil
+	}
+	e.hoping++
+	e.mu.Unlock()
+	defer func() {
+		e.mu.Lock()
+		e.hoping--
+		e.mu.Unlock()
+	}()
+	e.ask()
+	select {
+	case <-life:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// done reports whether nobody needs the question asked any more, and if so
+// notes that it is not.
+func (e *evidence) done(waiting int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if waiting > 0 || e.hoping > 0 {
+		return false
+	}
+	e.asking = false
+	return true
+}
+
+// run asks until nobody waits.
+func (e *evidence) run(ctx context.Context) {
+	var next time.Time // when the next probe may start
+	misses := 0
+	for {
+		waiting := e.client.waiting(time.Now())
+		if e.done(len(waiting)) {
+			return
+		}
+		e.cutOrphans(waiting)
+		e.consult(ctx, waiting)
+		if !time.Now().Before(next) && e.probe != nil {
+			began := time.Now()
+			answered := e.probed(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			misses = e.judge(answered, began, misses)
+			next = began.Add(probeEvery)
+			if !answered {
+				next = began.Add(probeLimit)
+			}
+		}
+		pause := probeLimit
+		if d := time.Until(next); e.probe != nil && d < pause {
+			pause = d
+		}
+		if pause > 0 && !sleep(ctx, pause) {
+			return
+		}
+	}
+}
+
+// judge says what a probe shows, and returns how many in a row have gone
+// unanswered.
+func (e *evidence) judge(answered bool, began time.Time, misses int) int {
+	if answered {
+		e.saw(time.Now())
+		e.client.ep.breaker.Hurry()
+		return 0
+	}
+	if e.lastByte.Load() >= began.UnixNano() {
+		return 0 // it is alive all the same: some servers answer nobody while they generate
+	}
+	if misses++; misses < deadAfter {
+		return misses
+	}
+	if e.die() {
+		e.client.notify(Event{Kind: EventDead, Text: fmt.Sprintf("%d probes in a row were not answered", misses)})
+	}
+	for _, w := range e.client.waiting(time.Now()) {
+		w.cut(fmt.Sprintf("%d probes in a row were not answered, and nothing else came from the endpoint", misses))
+	}
+	return misses
+}
+
+// probed asks the endpoint the free question and reports whether it answered,
+// in whatever way.
+func (e *evidence) probed(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.client.ep.name+"/models", nil)
+	if err != nil {
+		return true // it says nothing about the endpoint
+	}
+	e.client.ep.secrets.probe(req)
+	resp, err := e.probe.Do(req)
+	if err != nil {
+		return false
+	}
+	_, _ = io.CopyN(io.Discard, resp.Body, 1<<10)
+	_ = resp.Body.Close()
+	return true
+}
+
+// consult asks the adviser, if there is one.
+func (e *evidence) consult(ctx context.Context, waiting []waiter) {
+	adviser := e.client.cfg.Adviser
+	if adviser == nil || len(waiting) == 0 {
+		return
+	}
+	list := make([]InFlight, len(waiting))
+	for i, w := range waiting {
+		list[i] = w.a.call.look()
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	advice, err := contain(func() (Advice, error) { return adviser.Advise(ctx, list), nil })
+	if err != nil {
+		return
+	}
+	for _, w := range waiting {
+		switch advice.State {
+		case AdviceIdle:
+			w.cut("the server works on nothing: " + advice.Why)
+		case AdviceBusy:
+			w.a.watch.tell((*meter).hold)
+		}
+	}
+}
+
+// cutOrphans cuts the attempts that the endpoint has forgotten.
+func (e *evidence) cutOrphans(waiting []waiter) {
+	for _, w := range waiting {
+		if w.m.bytes > 0 || !w.m.firstByte.IsZero() {
+			continue
+		}
+		if n, slowest, yes := e.pace.overtaken(w.a.call.kind(), w.a.started, w.waited); yes {
+			w.cutAs(true, fmt.Sprintf("%d like calls that started later have had their answers, the slowest after %v", n, round(slowest)))
+		}
+	}
+}
+
+// A waiter is an attempt that has waited for output for long.
+type waiter struct {
+	a      *attempt
+	m      meter
+	clock  int
+	waited time.Duration
+}
+
+// waiting lists the attempts that have waited for askAfter, and which evidence
+// may cut.
+func (c *Client) waiting(now time.Time) []waiter {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []waiter
+	for cl := range c.calls {
+		cl.mu.Lock()
+		a := cl.current
+		cl.mu.Unlock()
+		if a == nil {
+			continue
+		}
+		m, out := a.watch.look()
+		if i := m.asks(now); i >= 0 && out == nil {
+			list = append(list, waiter{a: a, m: m, clock: i, waited: now.Sub(m.clocks[i].since)})
+		}
+	}
+	return list
+}
+
+// cut ends the attempt for a reason. A call is cut in this way once: the next
+// attempt runs to its limit.
+func (w waiter) cut(why string) { w.cutAs(false, why) }
+
+func (w waiter) cutAs(orphan bool, why string) {
+	cl := w.a.call
+	cl.mu.Lock()
+	again := cl.cut
+	cl.cut = true
+	cl.mu.Unlock()
+	if !again {
+		w.a.watch.cut(expiry{clock: clockNames[w.clock], bound: w.waited, phase: w.m.phase, evidence: why, orphan: orphan})
+	}
+}
+
+// sleep reports false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

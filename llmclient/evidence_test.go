@@ -1,0 +1,264 @@
+package llmclient_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	fake "github.com/neverhang/neverhang/internal/fakeserver"
+	"github.com/neverhang/neverhang/llmclient"
+)
+
+// deaf is an endpoint that takes everything and says nothing until a time.
+func deaf(until time.Duration) fake.Config {
+	silent := func(then fake.Step) fake.Script {
+		return func(r *fake.Request) fake.Step {
+			if r.Since < until {
+				return fake.Hang()
+			}
+			return then
+		}
+	}
+	return fake.Config{Script: silent(fake.Answer("ok")), Models: silent(fake.ModelList())}
+}
+
+func TestADeadEndpointIsKnownSoon(t *testing.T) {
+	t.Run("and the call ends when its time is up", func(t *testing.T) {
+		inWorld(t, deaf(time.Hour), nil, func(t *testing.T, w *world) {
+			_, err := w.client.Chat(t.Context(), hello())
+			e := failure(t, err, llmclient.ErrTimeout)
+			assert.Equal(t, llmclient.ClockCall, e.Clock)
+			w.elapsed(20 * time.Minute)
+			require.Len(t, e.Attempts, 1, "nothing is sent to the dead")
+			// Probes from 30 s and 35 s on go unanswered for 5 s each.
+			assert.Equal(t, 40*time.Second, e.Attempts[0].Duration)
+			dead := w.ofKind(llmclient.EventDead)
+			require.Len(t, dead, 1)
+			assert.Equal(t, 40*time.Second, dead[0].Time.Sub(w.start))
+			f := w.ofKind(llmclient.EventFailed)
+			require.Len(t, f, 1)
+			assert.ErrorContains(t, f[0].Err, "probes in a row were not answered")
+			assert.Equal(t, 1, w.client.Breaker().Failures, "the breaker is told")
+		})
+	})
+	t.Run("and the call succeeds when it is alive again", func(t *testing.T) {
+		inWorld(t, deaf(3*time.Minute), nil, func(t *testing.T, w *world) {
+			_, err := w.client.Chat(t.Context(), hello())
+			require.NoError(t, err)
+			assert.LessOrEqual(t, time.Since(w.start), 3*time.Minute+10*time.Second)
+			assert.Len(t, w.srv.Requests(), 2)
+		})
+	})
+	t.Run("by all of forty-five callers, who are all served in the end", func(t *testing.T) {
+		inWorld(t, deaf(3*time.Minute), nil, func(t *testing.T, w *world) {
+			var wg sync.WaitGroup
+			for range 45 {
+				wg.Go(func() {
+					_, err := w.client.Chat(t.Context(), hello())
+					assert.NoError(t, err)
+				})
+			}
+			wg.Wait()
+			assert.Less(t, time.Since(w.start), 4*time.Minute)
+			assert.Len(t, w.ofKind(llmclient.EventDead), 1)
+			assert.LessOrEqual(t, len(w.srv.Requests()), 45+45+5)
+		})
+	})
+	t.Run("also where connections are refused to the prober", func(t *testing.T) {
+		inWorld(t, script(fake.Hang()), func(c *llmclient.Config) { c.Retry.Attempts = 1 }, func(t *testing.T, w *world) {
+			time.AfterFunc(10*time.Second, func() { w.srv.SetNet(fake.NetFault{Kind: fake.Refused}) })
+			_, err := w.client.Chat(t.Context(), hello())
+			e := failure(t, err, llmclient.ErrTimeout)
+			assert.NotEmpty(t, e.Evidence)
+			assert.Equal(t, llmclient.ClockFirstOutput, e.Clock)
+			assert.Equal(t, 35*time.Second, e.Bound, "refused at 30 s and at 35 s")
+		})
+	})
+	t.Run("unless its clock is off", func(t *testing.T) {
+		inWorld(t, deaf(90*time.Minute), func(c *llmclient.Config) {
+			c.Clocks.FirstOutput.Limit = -1
+			c.Clocks.Call.Limit = -1
+		}, func(t *testing.T, w *world) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			_, err := w.client.Chat(ctx, hello())
+			failure(t, err, llmclient.ErrDeadline)
+		})
+	})
+}
+
+func TestTheProbeIsAFreeQuestion(t *testing.T) {
+	inWorld(t, script(fake.Reply(fake.Pause(time.Minute), fake.Answer("ok"))), func(c *llmclient.Config) { c.APIKey = "sk-key" }, func(t *testing.T, w *world) {
+		_, err := w.client.Chat(t.Context(), hello())
+		require.NoError(t, err)
+		probes := w.srv.Probes()
+		require.Len(t, probes, 3, "at 30, 40 and 50 s")
+		assert.Equal(t, "GET", probes[0].Method)
+		assert.Equal(t, "/v1/models", probes[0].Path)
+		assert.Equal(t, "Bearer sk-key", probes[0].Header.Get("Authorization"))
+		assert.NotEqual(t, w.srv.Requests()[0].Conn, probes[0].Conn, "on a connection of its own")
+		assert.Len(t, w.srv.Requests(), 1, "and never a completion")
+	})
+}
+
+// A probe that is answered, in whatever way, cuts nothing.
+func TestAnyStatusIsASignOfLife(t *testing.T) {
+	for name, models := range map[string]fake.Step{"404": fake.Status(404, "no"), "500": fake.Unavailable(), "401": fake.Error(401, "x", "", "no")} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, fake.Config{Script: fake.Always(fake.Reply(fake.Pause(8*time.Minute), fake.Answer("ok"))), Models: fake.Always(models)}, nil, func(t *testing.T, w *world) {
+				_, err := w.client.Chat(t.Context(), hello())
+				require.NoError(t, err)
+				w.elapsed(8 * time.Minute)
+			})
+		})
+	}
+}
+
+// A server that answers nobody else while it generates is alive: its bytes say
+// so.
+func TestASingleThreadedServerIsNotDead(t *testing.T) {
+	inWorld(t, fake.Config{
+		Script: func(r *fake.Request) fake.Step {
+			if r.Ordinal == 1 {
+				return fake.Reply(fake.Repeat(6*60, time.Second, fake.Text("x")), fake.End("stop"))
+			}
+			return fake.Reply(fake.Pause(6*time.Minute), fake.Answer("ok"))
+		},
+		Models: fake.Always(fake.Hang()),
+	}, nil, func(t *testing.T, w *world) {
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				_, err := w.client.Chat(t.Context(), hello())
+				assert.NoError(t, err)
+			})
+		}
+		wg.Wait()
+		assert.Len(t, w.srv.Requests(), 2)
+		assert.Empty(t, w.ofKind(llmclient.EventDead))
+	})
+}
+
+// A request that the server has forgotten while it serves others.
+func TestAForgottenRequestIsCutAndSentAgain(t *testing.T) {
+	inWorld(t, fake.Config{Script: func(r *fake.Request) fake.Step {
+		if r.Ordinal%5 == 0 && r.Turn <= 100 {
+			return fake.Hang()
+		}
+		return fake.Reply(fake.Pause(time.Second), fake.Answer("ok"))
+	}}, func(c *llmclient.Config) { c.Pacer.MaxInFlight = 30 }, func(t *testing.T, w *world) {
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				_, err := w.client.Chat(t.Context(), hello())
+				assert.NoError(t, err)
+			})
+		}
+		wg.Wait()
+		assert.Less(t, time.Since(w.start), 6*time.Minute)
+		assert.Empty(t, w.ofKind(llmclient.EventBreaker), "the others succeed")
+		for _, e := range w.ofKind(llmclient.EventFailed) {
+			assert.ErrorContains(t, e.Err, "like calls that started later")
+		}
+	})
+}
+
+func TestALongReasonerAmongQuickSiblingsIsNotAnOrphan(t *testing.T) {
+	for name, slow := range map[string]fake.Step{
+		"it has sent the head of its answer": fake.Reply(fake.Headers(), fake.Pause(8*time.Minute), fake.Answer("42")),
+		"it has sent a ping":                 fake.Reply(fake.Ping(), fake.Pause(8*time.Minute), fake.Answer("42")),
+		"it was asked to reason":             fake.Reply(fake.Pause(8*time.Minute), fake.Answer("42")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, fake.Config{Script: func(r *fake.Request) fake.Step {
+				if r.Ordinal == 1 {
+					return slow
+				}
+				return fake.Answer("ok")
+			}}, nil, func(t *testing.T, w *world) {
+				req := hello()
+				if name == "it was asked to reason" {
+					req.ReasoningEffort = "high"
+				}
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					_, err := w.client.Chat(t.Context(), req)
+					assert.NoError(t, err)
+					w.elapsed(8 * time.Minute)
+				})
+				for range 20 {
+					time.Sleep(time.Second)
+					_, err := w.client.Chat(t.Context(), hello())
+					require.NoError(t, err)
+				}
+				wg.Wait()
+			})
+		})
+	}
+}
+
+type adviser func(waiting []llmclient.InFlight) llmclient.Advice
+
+func (f adviser) Advise(_ context.Context, waiting []llmclient.InFlight) llmclient.Advice {
+	return f(waiting)
+}
+
+func TestTheAdviser(t *testing.T) {
+	say := func(s llmclient.AdviceState) func(*llmclient.Config) {
+		return func(c *llmclient.Config) {
+			c.Adviser = adviser(func(waiting []llmclient.InFlight) llmclient.Advice {
+				if len(waiting) == 0 || waiting[0].Caller != "tester" {
+					panic("nobody waits")
+				}
+				return llmclient.Advice{State: s, Why: "running 0"}
+			})
+		}
+	}
+	prefill := func(d time.Duration) fake.Config { return script(fake.Reply(fake.Pause(d), fake.Answer("ok"))) }
+
+	t.Run("idle cuts, once", func(t *testing.T) {
+		inWorld(t, script(fake.Hang(), fake.Reply(fake.Pause(5*time.Minute), fake.Answer("ok"))), say(llmclient.AdviceIdle), func(t *testing.T, w *world) {
+			_, err := w.client.Chat(t.Context(), hello())
+			require.NoError(t, err)
+			w.elapsed(30*time.Second + 500*time.Millisecond + 5*time.Minute)
+			assert.ErrorContains(t, w.ofKind(llmclient.EventFailed)[0].Err, "running 0")
+		})
+	})
+	t.Run("busy holds back", func(t *testing.T) {
+		inWorld(t, prefill(29*time.Minute), say(llmclient.AdviceBusy), func(t *testing.T, w *world) {
+			_, err := w.client.Chat(t.Context(), hello())
+			require.NoError(t, err)
+			assert.Len(t, w.srv.Requests(), 1)
+		})
+	})
+	t.Run("but not for ever", func(t *testing.T) {
+		inWorld(t, prefill(31*time.Minute), func(c *llmclient.Config) { say(llmclient.AdviceBusy)(c); c.Retry.Attempts = 1 }, func(t *testing.T, w *world) {
+			_, err := w.client.Chat(t.Context(), hello())
+			assert.Equal(t, llmclient.ClockFirstOutput, failure(t, err, llmclient.ErrTimeout).Clock)
+			w.elapsed(30 * time.Minute)
+		})
+	})
+	t.Run("nor a limit that was set", func(t *testing.T) {
+		inWorld(t, prefill(31*time.Minute), func(c *llmclient.Config) {
+			say(llmclient.AdviceBusy)(c)
+			c.Retry.Attempts = 1
+			c.Clocks.FirstOutput.Limit = 5 * time.Minute
+		}, func(t *testing.T, w *world) {
+			_, err := w.client.Chat(t.Context(), hello())
+			failure(t, err, llmclient.ErrTimeout)
+			w.elapsed(5 * time.Minute)
+		})
+	})
+	t.Run("may panic", func(t *testing.T) {
+		inWorld(t, prefill(5*time.Minute), func(c *llmclient.Config) {
+			c.Adviser = adviser(func([]llmclient.InFlight) llmclient.Advice { panic("adviser") })
+		}, func(t *testing.T, w *world) {
+			_, err := w.client.Chat(t.Context(), hello())
+			require.NoError(t, err)
+		})
+	})
+}

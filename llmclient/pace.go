@@ -1,0 +1,88 @@
+package llmclient
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// orphanAfter is how long a call must have been without a byte before its
+	// siblings are looked at, orphanSiblings how many of them it takes, and
+	// orphanTimes how many times longer than the slowest of them it must have
+	// waited.
+	orphanAfter    = 2 * time.Minute
+	orphanSiblings = 8
+	orphanTimes    = 10
+
+	// paceKept is how many finished calls are remembered.
+	paceKept = 256
+)
+
+// A callKind is what makes calls alike.
+type callKind struct {
+	model     string
+	reasoning bool
+	size      int // bytes of the request
+}
+
+// like reports whether two calls may be expected to take equally long.
+func (k callKind) like(o callKind) bool {
+	return k.model == o.model && k.reasoning == o.reasoning && k.size <= 2*o.size && o.size <= 2*k.size
+}
+
+// pace is how fast an endpoint has been: its last finished calls.
+type pace struct {
+	mu   sync.Mutex
+	last []paced
+	next int
+}
+
+type paced struct {
+	callKind
+	started time.Time
+	first   time.Duration // until the first output
+}
+
+// add notes a finished call.
+func (p *pace) add(k callKind, started time.Time, first time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := paced{k, started, first}
+	if len(p.last) < paceKept {
+		p.last = append(p.last, c)
+		return
+	}
+	p.last[p.next] = c
+	p.next = (p.next + 1) % paceKept
+}
+
+// overtaken reports whether a call that began at a time and has waited without
+// a byte is one that the endpoint has forgotten: enough like calls that started
+// later have finished, and it has waited many times longer than any of them.
+func (p *pace) overtaken(k callKind, started time.Time, waited time.Duration) (n int, slowest time.Duration, yes bool) {
+	if waited < orphanAfter {
+		return 0, 0, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.last {
+		if c.like(k) && c.started.After(started) {
+			n++
+			slowest = max(slowest, c.first)
+		}
+	}
+	return n, slowest, n >= orphanSiblings && waited >= orphanTimes*slowest
+}
+
+// slowest returns the longest wait for first output that a model has shown.
+func (p *pace) slowest(model string) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var d time.Duration
+	for _, c := range p.last {
+		if c.model == model {
+			d = max(d, c.first)
+		}
+	}
+	return d
+}
