@@ -40,6 +40,7 @@ type attempt struct {
 	body   io.ReadCloser // of the answer; nil before
 	answer answer
 	asm    chat.Assembler
+	loop   loopGuard
 	resp   *chat.Response // the whole answer
 	early  []*chat.Chunk  // read before the attempt committed
 	ended  meter          // as it was when the attempt settled
@@ -48,6 +49,7 @@ type attempt struct {
 // attempt begins the next attempt of the call.
 func (cl *call) attempt(permit *pacer.Permit, pass *breaker.Pass) *attempt {
 	a := &attempt{call: cl, speaks: cl.speaks, started: time.Now(), permit: permit, pass: pass}
+	a.loop.limit = cl.client.cfg.Limits.RepeatBytes
 	a.ctx, a.cancel = context.WithCancelCause(cl.ctx)
 	a.watch.onSuspect, a.watch.onAsk, a.watch.onExpire = a.suspect, cl.client.ep.evidence.ask, a.expire
 
@@ -147,6 +149,9 @@ func (a *attempt) next() (*chat.Chunk, error) {
 	if err == nil {
 		a.asm.Add(ch)
 		a.see(ch)
+		if a.loop.limit > 0 && a.loop.feed(ch) {
+			return nil, errRunaway
+		}
 		return ch, nil
 	}
 	if a.answer.finished && err != io.EOF {
@@ -161,6 +166,8 @@ func (a *attempt) next() (*chat.Chunk, error) {
 	}
 	return nil, err
 }
+
+var errRunaway = errors.New("the model says the same over and over")
 
 // see tells the clocks, the breaker and the endpoint's memory of a chunk.
 func (a *attempt) see(ch *chat.Chunk) {
@@ -343,6 +350,7 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 	cl.mu.Unlock()
 	cl.spent += a.ended.spent(now)
 	if e == nil && !a.ended.firstOutput.IsZero() {
+		cl.client.ep.budget.give(now, max(gainOfSuccess, cl.retry.paid))
 		cl.client.ep.evidence.pace.add(cl.kind(), a.started, a.ended.firstOutput.Sub(a.started))
 	}
 	cl.client.tel.endAttempt(a, e)

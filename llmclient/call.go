@@ -128,11 +128,12 @@ func (cl *call) run(want commitment) (*attempt, error) {
 
 // fail ends the call with an error.
 func (cl *call) fail(e *Error) error {
+	final := *e // what observers were shown of an attempt stays as it was
 	cl.mu.Lock()
-	e.Attempts = append([]Attempt(nil), cl.attempts...)
+	final.Attempts = append([]Attempt(nil), cl.attempts...)
 	cl.mu.Unlock()
-	cl.end(e, nil)
-	return e
+	cl.end(&final, nil)
+	return &final
 }
 
 // succeed ends the call with the answer of a.

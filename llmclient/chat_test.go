@@ -317,3 +317,23 @@ func TestAnObserverMayCloseTheStreamItHearsOf(t *testing.T) {
 		require.Error(t, err)
 	})
 }
+
+func TestARunawayModelIsStopped(t *testing.T) {
+	inWorld(t, script(fake.Stuck(time.Millisecond, "the same again, ")), nil, func(t *testing.T, w *world) {
+		_, err := w.client.Chat(t.Context(), hello())
+		e := failure(t, err, llmclient.ErrRunaway)
+		assert.ErrorContains(t, err, "over and over")
+		assert.Len(t, e.Attempts, 2, "one more, and no third")
+		assert.Less(t, time.Since(w.start), 10*time.Second)
+		assert.Zero(t, w.client.Breaker().Failures)
+	})
+	inWorld(t, script(fake.Stuck(time.Millisecond, "the same again, "), fake.Answer("ok")), nil, func(t *testing.T, w *world) {
+		_, err := w.client.Chat(t.Context(), hello())
+		require.NoError(t, err)
+	})
+	inWorld(t, script(fake.Reply(fake.Repeat(5000, time.Millisecond, fake.Text("all work and no play ")), fake.End("stop"))),
+		func(c *llmclient.Config) { c.Limits.RepeatBytes = -1 }, func(t *testing.T, w *world) {
+			_, err := w.client.Chat(t.Context(), hello())
+			require.NoError(t, err, "who wants that can have it")
+		})
+}

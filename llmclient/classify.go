@@ -81,6 +81,8 @@ func classifyFailure(o outcome) ruling {
 		return bad.ruling()
 	case errors.As(o.err, &large), errors.Is(o.err, errAnswerTooLarge):
 		return ruling{kind: ErrTooLarge, fault: nobodys}
+	case errors.Is(o.err, errRunaway):
+		return ruling{kind: ErrRunaway, retry: true, fault: nobodys}
 	case o.status != 0:
 		// The answer had begun: what broke it is the connection.
 		return ruling{kind: ErrIncomplete, retry: true, fault: theirs}

@@ -80,6 +80,7 @@ func TestClassify(t *testing.T) {
 		"the body ends early":            {outcome{status: 200, err: io.ErrUnexpectedEOF, firstByte: true}, ruling{kind: ErrIncomplete, retry: true, fault: theirs}},
 		"an event beyond its limit":      {outcome{status: 200, err: &sse.TooLargeError{Limit: 1}, firstByte: true}, ruling{kind: ErrTooLarge}},
 		"an answer beyond its limit":     {outcome{status: 200, err: errAnswerTooLarge, firstByte: true}, ruling{kind: ErrTooLarge}},
+		"the same over and over":         {outcome{status: 200, err: errRunaway, firstByte: true}, ruling{kind: ErrRunaway, retry: true}},
 		"truncated tool calls":           {outcome{status: 200, err: &badAnswer{kind: ErrTruncated}}, ruling{kind: ErrTruncated}},
 		"an answer that is none":         {outcome{status: 200, err: &badAnswer{kind: ErrMalformed}}, ruling{kind: ErrMalformed, retry: true, fault: theirs}},
 		"a prompt repeated in a refusal": {status(422, `{"detail":[{"msg":"field required","input":"my context window and insufficient_quota"}]}`), ruling{kind: ErrRequest, fault: ours}},

@@ -103,6 +103,11 @@ type Limits struct {
 	// AnswerBytes bounds the body of an answer, as it is after decompression.
 	// Default 64 MiB.
 	AnswerBytes int64
+
+	// RepeatBytes is how much output may be one text of up to 1 KiB over and
+	// over, with nothing else, coming piece by piece. Then the model has lost its
+	// way, and the attempt ends; there is at most one more. Default 32 KiB.
+	RepeatBytes int
 }
 
 const (
@@ -152,6 +157,9 @@ func (c *Config) fill() error {
 		c.Limits.AnswerBytes = defaultAnswerBytes
 	} else if c.Limits.AnswerBytes < 0 {
 		c.Limits.AnswerBytes = noLimit
+	}
+	if c.Limits.RepeatBytes == 0 {
+		c.Limits.RepeatBytes = defaultRepeatBytes
 	}
 	for name := range c.Header {
 		if !token(name) {

@@ -119,6 +119,8 @@ func (a *attempt) failureText(e *Error, host string) string {
 		return fmt.Sprintf("one event of the answer is larger than %d bytes (Limits.EventBytes)", limits.EventBytes)
 	case errors.Is(err, errAnswerTooLarge):
 		return fmt.Sprintf("the answer is larger than %d bytes (Limits.AnswerBytes)", limits.AnswerBytes)
+	case errors.Is(err, errRunaway):
+		return fmt.Sprintf("the model said the same over and over for %d bytes (Limits.RepeatBytes)", limits.RepeatBytes)
 	case e.Kind == ErrIncomplete:
 		return "the answer broke off: the connection to " + host + " was lost"
 	}

@@ -20,6 +20,7 @@ type endpoint struct {
 	breaker *breaker.Breaker
 
 	evidence *evidence
+	budget   budget
 
 	mu      sync.Mutex
 	dialect dialect

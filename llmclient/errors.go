@@ -55,6 +55,8 @@ const (
 	ErrMalformed
 	// ErrTooLarge: the answer exceeds one of [Limits].
 	ErrTooLarge
+	// ErrRunaway: the model said the same over and over ([Limits.RepeatBytes]).
+	ErrRunaway
 	// ErrOpen: the circuit breaker lets no call through, and the caller did
 	// not want to wait.
 	ErrOpen
@@ -67,7 +69,7 @@ var kindNames = [...]string{
 	ErrNetwork: "network", ErrThrottled: "throttled", ErrQuota: "quota", ErrServer: "server",
 	ErrAuth: "auth", ErrNotFound: "not_found", ErrRequest: "request", ErrContextLength: "context_length",
 	ErrIncomplete: "incomplete", ErrAborted: "aborted", ErrTruncated: "truncated", ErrEmpty: "empty",
-	ErrMalformed: "malformed", ErrTooLarge: "too_large", ErrOpen: "breaker_open", ErrQueue: "queue",
+	ErrMalformed: "malformed", ErrTooLarge: "too_large", ErrRunaway: "runaway", ErrOpen: "breaker_open", ErrQueue: "queue",
 }
 
 // String returns the kind's name, fit for a metric's attribute.

@@ -92,7 +92,7 @@ func TestADeadEndpointIsKnownSoon(t *testing.T) {
 }
 
 func TestTheProbeIsAFreeQuestion(t *testing.T) {
-	inWorld(t, script(fake.Reply(fake.Pause(time.Minute), fake.Answer("ok"))), func(c *llmclient.Config) { c.APIKey = "sk-key" }, func(t *testing.T, w *world) {
+	inWorld(t, script(fake.Reply(fake.Pause(59*time.Second), fake.Answer("ok"))), func(c *llmclient.Config) { c.APIKey = "sk-key" }, func(t *testing.T, w *world) {
 		_, err := w.client.Chat(t.Context(), hello())
 		require.NoError(t, err)
 		probes := w.srv.Probes()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -14,9 +15,10 @@ import (
 type retrier struct {
 	cfg     Retry
 	back    *backoff.ExponentialBackOff
-	used    int    // attempts that counted
-	stalled int    // of them, ended by FirstOutput or Attempt
-	last    *Error // what the last attempt met
+	used    int     // attempts that counted
+	stalled int     // of them, those that took long and brought nothing
+	paid    float64 // for the present attempt, out of the endpoint's budget
+	last    *Error  // what the last attempt met
 }
 
 func newRetrier(cfg Retry) retrier { return retrier{cfg: cfg} }
@@ -24,7 +26,7 @@ func newRetrier(cfg Retry) retrier { return retrier{cfg: cfg} }
 // allows counts a failed attempt and reports whether one more may follow.
 func (r *retrier) allows(e *Error) bool {
 	r.used++
-	if e.Evidence == "" && (e.Clock == ClockFirstOutput || e.Clock == ClockAttempt) {
+	if e.Kind == ErrRunaway || e.Evidence == "" && (e.Clock == ClockFirstOutput || e.Clock == ClockAttempt) {
 		r.stalled++
 	}
 	// A third wait of ten minutes would help nobody.
@@ -75,7 +77,7 @@ func (cl *call) again(e *Error, r ruling) *Error {
 			return e
 		}
 		return nil
-	case !e.retryable || e.Clock == ClockCall || !cl.retry.allows(e):
+	case cl.ctx.Err() != nil || !e.retryable || e.Clock == ClockCall || !cl.retry.allows(e):
 		return e
 	}
 	if e.Evidence != "" {
@@ -84,27 +86,55 @@ func (cl *call) again(e *Error, r ruling) *Error {
 		}
 	}
 	wait := cl.retry.wait(r)
-	need := wait
+	var reserve time.Duration
 	if e.Kind == ErrTimeout {
 		// What has just stalled may stall again: without the time in which
 		// that would show, another try only adds to the server's load.
-		need += cl.client.cfg.Clocks.bounds(cl.load)[iFirstOutput].suspect
+		reserve = cl.client.cfg.Clocks.bounds(cl.load)[iFirstOutput].suspect
 	}
-	if left, bounded := cl.left(); bounded && need > left {
-		e.text += fmt.Sprintf("; there is no time for another try: it would take %v or more, and the call has %v left (clock Call)",
-			round(need), round(left))
-		return e
+	spare, late, callers := cl.spare(wait + reserve)
+	if late != "" {
+		final := *e // e itself has been shown to observers
+		final.text += fmt.Sprintf("; there is no time for another try: it would take %v or more, and %s", round(wait+reserve), late)
+		if callers {
+			final.causes = append(slices.Clone(e.causes), context.DeadlineExceeded)
+		}
+		return &final
 	}
-	if at, ok := cl.ctx.Deadline(); ok && cl.ctx.Err() == nil && need >= time.Until(at) {
-		e.text += fmt.Sprintf("; there is no time for another try: it would take %v or more, and the caller's deadline leaves %v",
-			round(need), round(time.Until(at)))
-		e.causes = append(e.causes, context.DeadlineExceeded)
-		return e
-	}
+	wait = max(wait, min(cl.pay(r), wait+spare))
 	ev := cl.event(EventRetry)
 	ev.Wait, ev.Err = wait, e
 	cl.client.notify(ev)
 	return cl.backoff(wait)
+}
+
+// spare returns how much more time than need there is, or what does not leave
+// even that, and whether it is the caller's deadline.
+func (cl *call) spare(need time.Duration) (spare time.Duration, late string, callers bool) {
+	spare = noLimit
+	if left, bounded := cl.left(); bounded {
+		if spare = left - need; spare < 0 {
+			return 0, fmt.Sprintf("the call has %v left (clock Call)", round(left)), false
+		}
+	}
+	if at, ok := cl.ctx.Deadline(); ok {
+		left := time.Until(at)
+		if left <= need {
+			return 0, fmt.Sprintf("the caller's deadline leaves %v", round(left)), true
+		}
+		spare = min(spare, left-need-1)
+	}
+	return spare, "", false
+}
+
+// pay draws on the endpoint's budget for a retry, and returns how long it is
+// until the budget covers it.
+func (cl *call) pay(r ruling) time.Duration {
+	cl.retry.paid = costOfFailure
+	if r.kind == ErrThrottled {
+		cl.retry.paid = costOfThrottle
+	}
+	return cl.client.ep.budget.take(time.Now(), cl.retry.paid)
 }
 
 // awaitLife waits, within the call, until the endpoint answers a probe.

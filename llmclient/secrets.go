@@ -86,6 +86,7 @@ func seal(cfg *Config, u *url.URL, name string) secrets {
 			u := target
 			u.Path = strings.TrimSuffix(u.Path, "/chat/completions") + "/models"
 			r.URL = &u
+			r.Header.Set("User-Agent", userAgent)
 			if key != "" {
 				r.Header.Set("Authorization", "Bearer "+key)
 			}

@@ -217,18 +217,21 @@ func (s *Stream) end(failed *Error, resp *chat.Response) error {
 		return io.EOF
 	}
 	s.over, s.resp = true, resp
-	if failed != nil {
-		s.err = failed
-	}
 	if s.release != nil {
 		s.release()
 	}
-	s.mu.Unlock()
-	if failed != nil {
-		return s.call.fail(failed)
+	if failed == nil {
+		s.mu.Unlock()
+		s.call.succeed(s.a)
+		return io.EOF
 	}
-	s.call.succeed(s.a)
-	return io.EOF
+	s.err = failed
+	s.mu.Unlock()
+	err := s.call.fail(failed)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+	return err
 }
 
 // interrupt ends a stream whose context has ended while nobody was reading it.

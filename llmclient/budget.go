@@ -1,0 +1,55 @@
+package llmclient
+
+import (
+	"sync"
+	"time"
+)
+
+// What retries may add to the load of an endpoint. The sizes are those of the
+// AWS SDKs' retry mode (version 2.1): some 35 retries at once, and then as many
+// as successes pay for. What they refuse, this budget delays: it refills by one
+// retry a second, because a caller should not fail for what others met.
+const (
+	budgetSize     = 500
+	costOfFailure  = 14
+	costOfThrottle = 5 // the endpoint answers, and it is told apart from one that fails
+	gainOfSuccess  = 1
+	budgetRefill   = costOfFailure // each second
+)
+
+// A budget is what is left to an endpoint's callers for retries. It is safe
+// for concurrent use.
+type budget struct {
+	mu      sync.Mutex
+	balance float64 // negative: promised to retries that still wait
+	at      time.Time
+}
+
+// take pays for a retry and returns how long it must wait until it is covered.
+func (b *budget) take(now time.Time, cost float64) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.settleLocked(now)
+	b.balance -= cost
+	if b.balance >= 0 {
+		return 0
+	}
+	return time.Duration(-b.balance / budgetRefill * float64(time.Second))
+}
+
+// give pays in.
+func (b *budget) give(now time.Time, gain float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.settleLocked(now)
+	b.balance = min(budgetSize, b.balance+gain)
+}
+
+func (b *budget) settleLocked(now time.Time) {
+	if b.at.IsZero() {
+		b.balance = budgetSize
+	} else if d := now.Sub(b.at); d > 0 {
+		b.balance = min(budgetSize, b.balance+d.Seconds()*budgetRefill)
+	}
+	b.at = now
+}
