@@ -54,6 +54,10 @@ func (cl *call) attempt(permit *pacer.Permit, pass *breaker.Pass) *attempt {
 	a.watch.onSuspect, a.watch.onAsk, a.watch.onExpire = a.suspect, cl.client.ep.evidence.ask, a.expire
 
 	b := cl.client.cfg.Clocks.bounds(cl.load)
+	first, gap := cl.client.ep.evidence.pace.shown(cl.model)
+	b[iFirstOutput].lengthen(first)
+	b[iAttempt].lengthen(first)
+	b[iGap].lengthen(gap)
 	if left, bounded := cl.left(); bounded {
 		b[iCall].limit = max(left, 1)
 	}
@@ -351,7 +355,7 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 	cl.spent += a.ended.spent(now)
 	if e == nil && !a.ended.firstOutput.IsZero() {
 		cl.client.ep.budget.give(now, max(gainOfSuccess, cl.retry.paid))
-		cl.client.ep.evidence.pace.add(cl.kind(), a.started, a.ended.firstOutput.Sub(a.started))
+		cl.client.ep.evidence.pace.add(cl.kind(), a.started, a.ended.firstOutput.Sub(a.started), a.ended.longestGap)
 	}
 	cl.client.tel.endAttempt(a, e)
 	if e != nil {

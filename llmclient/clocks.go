@@ -239,3 +239,15 @@ func (c Clock) resolve(d Clock) bound {
 	}
 	return b
 }
+
+// lengthen gives a default clock the patience that the endpoint has shown to
+// need: twice the longest wait that ended well, up to three times the default.
+// A clock that was set is exact, and none is shortened: prefix caches teach
+// short prefills, and then miss.
+func (b *bound) lengthen(shown time.Duration) {
+	if b.set || b.limit == 0 {
+		return
+	}
+	b.suspect = max(b.suspect, min(shown, b.limit))
+	b.limit = max(b.limit, min(2*shown, holdTimes*b.limit))
+}

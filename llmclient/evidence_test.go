@@ -262,3 +262,27 @@ func TestTheAdviser(t *testing.T) {
 		})
 	})
 }
+
+func TestWhatAnEndpointHasShownLengthensDefaultClocks(t *testing.T) {
+	slow := fake.Reply(fake.Pause(9*time.Minute), fake.Text("a"), fake.Pause(9*time.Minute), fake.Text("b"), fake.End("stop"))
+	slower := fake.Reply(fake.Pause(17*time.Minute), fake.Text("a"), fake.Pause(2*time.Minute), fake.Text("b"), fake.End("stop"))
+	sparser := fake.Reply(fake.Text("a"), fake.Pause(17*time.Minute), fake.Text("b"), fake.End("stop"))
+	inWorld(t, script(slow, slower, sparser), nil, func(t *testing.T, w *world) {
+		for range 3 {
+			_, err := w.client.Chat(t.Context(), withTools())
+			require.NoError(t, err)
+		}
+		assert.Len(t, w.srv.Requests(), 3)
+	})
+	t.Run("but none that was set", func(t *testing.T) {
+		inWorld(t, script(slow, slower), func(c *llmclient.Config) {
+			c.Clocks.FirstOutput.Limit = 10 * time.Minute
+			c.Retry.Attempts = 1
+		}, func(t *testing.T, w *world) {
+			_, err := w.client.Chat(t.Context(), withTools())
+			require.NoError(t, err)
+			_, err = w.client.Chat(t.Context(), withTools())
+			failure(t, err, llmclient.ErrTimeout)
+		})
+	})
+}

@@ -28,6 +28,7 @@ type meter struct {
 	firstOutput time.Time
 	lastOutput  time.Time
 	lastByte    time.Time
+	longestGap  time.Duration // between two outputs
 	started     time.Time
 	pings       int           // in this phase
 	lastPing    time.Time     // in this phase
@@ -162,6 +163,9 @@ func (m *meter) output(now time.Time) {
 	}
 	if m.firstOutput.IsZero() {
 		m.firstOutput = now
+	}
+	if !m.plain && m.outputs > 0 {
+		m.longestGap = max(m.longestGap, now.Sub(m.clocks[iGap].since))
 	}
 	m.outputs++
 	m.lastOutput = now

@@ -41,13 +41,14 @@ type paced struct {
 	callKind
 	started time.Time
 	first   time.Duration // until the first output
+	gap     time.Duration // the longest between two outputs
 }
 
 // add notes a finished call.
-func (p *pace) add(k callKind, started time.Time, first time.Duration) {
+func (p *pace) add(k callKind, started time.Time, first, gap time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := paced{k, started, first}
+	c := paced{k, started, first, gap}
 	if len(p.last) < paceKept {
 		p.last = append(p.last, c)
 		return
@@ -74,15 +75,15 @@ func (p *pace) overtaken(k callKind, started time.Time, waited time.Duration) (n
 	return n, slowest, n >= orphanSiblings && waited >= orphanTimes*slowest
 }
 
-// slowest returns the longest wait for first output that a model has shown.
-func (p *pace) slowest(model string) time.Duration {
+// shown returns the longest waits that a model has shown here, for its first
+// output and for further output, in answers that were whole.
+func (p *pace) shown(model string) (first, gap time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var d time.Duration
 	for _, c := range p.last {
 		if c.model == model {
-			d = max(d, c.first)
+			first, gap = max(first, c.first), max(gap, c.gap)
 		}
 	}
-	return d
+	return first, gap
 }
