@@ -1,0 +1,79 @@
+package llmclient
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Dump prints what the clients' calls in flight wait for: the phases with
+// their counts first, then every call, the longest wait first. It is what a
+// goroutine dump would tell if goroutines knew their purpose.
+func Dump(w io.Writer, clients ...*Client) error {
+	var b strings.Builder
+	for _, c := range clients {
+		c.dump(&b, time.Now())
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (c *Client) dump(b *strings.Builder, now time.Time) {
+	list := c.InFlight()
+	br, pa := c.Breaker(), c.Pacer()
+	fmt.Fprintf(b, "neverhang: %d calls in flight to %s; breaker %s, pacer %d in flight, %d waiting\n",
+		len(list), c.ep.name, br.State, pa.InFlight, pa.Queued)
+	type group struct {
+		phase  Phase
+		n      int
+		oldest time.Time
+	}
+	var groups []group
+	for _, f := range list {
+		i := slices.IndexFunc(groups, func(g group) bool { return g.phase == f.Phase })
+		if i < 0 {
+			groups = append(groups, group{phase: f.Phase, oldest: f.Since})
+			i = len(groups) - 1
+		}
+		groups[i].n++
+		if f.Since.Before(groups[i].oldest) {
+			groups[i].oldest = f.Since
+		}
+	}
+	slices.SortFunc(groups, func(a, b group) int { return b.n - a.n })
+	for _, g := range groups {
+		fmt.Fprintf(b, "%6d %-12s since %s, the oldest for %v\n", g.n, g.phase, g.oldest.Format(time.TimeOnly), round(now.Sub(g.oldest)))
+	}
+	slices.SortFunc(list, func(a, b InFlight) int { return a.Since.Compare(b.Since) })
+	for _, f := range list {
+		fmt.Fprintf(b, "  call %d %s\n", f.Call, f.describe(now))
+	}
+}
+
+// describe tells a call on one line.
+func (f *InFlight) describe(now time.Time) string {
+	var b strings.Builder
+	if f.Caller != "" {
+		fmt.Fprintf(&b, "of %q: ", f.Caller)
+	}
+	fmt.Fprintf(&b, "%s for %v", f.Phase, round(now.Sub(f.Since)))
+	if f.Attempt > 0 {
+		fmt.Fprintf(&b, ", attempt %d", f.Attempt)
+	}
+	if f.Bytes > 0 {
+		fmt.Fprintf(&b, ", %d bytes and %d pieces of output so far", f.Bytes, f.Outputs)
+	}
+	if !f.LastOutput.IsZero() {
+		fmt.Fprintf(&b, ", the last %v ago", round(now.Sub(f.LastOutput)))
+	}
+	if f.Pings > 0 {
+		fmt.Fprintf(&b, ", %d pings since", f.Pings)
+	}
+	if f.Suspect != "" {
+		fmt.Fprintf(&b, ", suspect (clock %s)", f.Suspect)
+	}
+	fmt.Fprintf(&b, ", in all %v", round(now.Sub(f.Started)))
+	return b.String()
+}
