@@ -1,0 +1,137 @@
+package chat_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/neverhang/neverhang/chat"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Each answer here is a megabyte or two, made to be read again and again by a
+// decoder that does anything per piece in proportion to what it has already.
+// Read once, each takes a moment; squared, it takes minutes or gigabytes.
+func TestHostileAnswersCostTheirSize(t *testing.T) {
+	const n, size = 20_000, 1 << 20
+	stream := func(piece string) func() []string {
+		return func() []string {
+			list := make([]string, n)
+			for i := range list {
+				list[i] = strings.ReplaceAll(piece, "%", fmt.Sprint(i))
+			}
+			return list
+		}
+	}
+	whole := func(before, piece, after string) func() []string {
+		return func() []string { return []string{before + strings.Repeat(piece, size/len(piece)) + after} }
+	}
+	chunk := func(piece string) func() []string {
+		return whole(`{"choices":[{"delta":{"tool_calls":[`, piece+",", `{}]}}]}`)
+	}
+	for name, make := range map[string]func() []string{
+		"calls without anything": chunk(`{}`),
+		"calls with a name":      chunk(entry("-", "-", "f", "{}")),
+		"one call in pieces that look whole": func() []string {
+			return append([]string{piece("0", "a", "f", `{"k":[0`)}, slices.Repeat([]string{piece("0", "a", "f", `,{}`)}, 3*n)...)
+		},
+		"one call, whole at every piece":      stream(piece("0", "a", "f", `{}`)),
+		"one call, whole and then space":      stream(piece("0", "a", "f", ` `)),
+		"one call, named once, in pieces":     stream(piece("0", "-", "-", `{"a":{}`)),
+		"a name in pieces":                    stream(piece("0", "-", "name%", "-")),
+		"a call per id, no index":             stream(piece("-", "id%", "f", "-")),
+		"a call per id, one index":            stream(piece("0", "id%", "f", "-")),
+		"a call per index":                    stream(piece("%", "-", "f", "-")),
+		"pieces by unknown ids":               stream(piece("-", "id%", "-", "{}")),
+		"a field per call":                    stream(delta(`"tool_calls":[{"index":0,"x%":1}]`)),
+		"a field per chunk":                   stream(`{"choices":[{"y%":1,"delta":{"z%":1}}],"x%":1}`),
+		"text in pieces":                      stream(delta(`"content":"text","reasoning":"text","refusal":"text"`)),
+		"details of a text in pieces":         stream(delta(`"reasoning_details":[{"type":"reasoning.text","text":"text","index":0}]`)),
+		"details that do not join":            stream(delta(`"reasoning_details":[{"type":"reasoning.encrypted","data":"x"}]`)),
+		"log probabilities":                   stream(`{"choices":[{"logprobs":{"content":[{"token":"x"}]}}]}`),
+		"content of many parts":               whole(`{"choices":[{"delta":{"content":[`, `{"type":"text","text":"abc"},`, `""]}}]}`),
+		"a thought of many parts":             whole(`{"choices":[{"delta":{"content":[{"type":"thinking","thinking":[`, `{"text":"abc"},`, `""]}]}}]}`),
+		"many thoughts":                       whole(`{"choices":[{"delta":{"content":[`, `{"type":"thinking","thinking":"abc"},`, `""]}}]}`),
+		"details in one list":                 whole(`{"choices":[{"delta":{"reasoning_details":[`, `{"type":"reasoning.text","text":"abc"},`, `1]}}]}`),
+		"one key many times":                  whole(`{"choices":[],`, `"x":"abc",`, `"y":1}`),
+		"choices many times":                  whole(`{`, `"choices":[{"delta":{"content":"a"}}],`, `"y":1}`),
+		"deltas many times":                   whole(`{"choices":[{`, `"delta":{"content":"a","tool_calls":[{}]},`, `"y":1}]}`),
+		"messages many times":                 whole(`{"choices":[{`, `"message":{"content":"a","tool_calls":[{}]},`, `"y":1}]}`),
+		"many choices":                        whole(`{"choices":[`, `{"delta":{"content":"a"}},`, `{}]}`),
+		"an error of many messages":           whole(`{"error":[`, `{"msg":"m"},`, `1]}`),
+		"an error in many lists":              whole(`{"detail":`, strings.Repeat("[", 500)+`"m"`+strings.Repeat("]", 500)+`,"detail":`, `1}`),
+		"arguments full of escapes":           whole(`{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"`, `\"\\\u00e9`, `"}}]}}]}`),
+		"lists as deep as may be, many times": whole(`{"x":[`, strings.Repeat("[", 100)+strings.Repeat("]", 100)+`,`, `1]}`),
+		"numbers without end":                 whole(`{"created":`, `1234567890`, `,"choices":[]}`),
+		"a fraction without end":              whole(`{"created":1.`, `0000000000`, `,"choices":[]}`),
+		"an exponent without end":             whole(`{"created":1e`, `1234567890`, `,"choices":[]}`),
+		"an id that is a number without end":  whole(`{"id":`, `1234567890`, `,"choices":[]}`),
+		"a text in a string in a string":      whole(`{"error":"`, `{\"error\":`, `"}`),
+		"a name that grows":                   func() []string { return growing(1500) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			chunks := make()
+			size := 0
+			for _, in := range chunks {
+				size += len(in)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			start := time.Now()
+
+			var a chat.Assembler
+			var ch chat.Chunk
+			for _, in := range chunks {
+				_ = ch.UnmarshalJSON([]byte(in))
+				a.Add(&ch)
+			}
+			m := a.Response().Message
+			b, err := m.AppendJSON(nil)
+			require.NoError(t, err)
+			require.NoError(t, m.UnmarshalJSON(b))
+
+			assert.Less(t, time.Since(start), 5*time.Second)
+			runtime.ReadMemStats(&after)
+			// All that was ever allocated, also what is free again.
+			assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(60*size+1<<20))
+		})
+	}
+}
+
+// growing is a stream in which each piece has the name so far, and so is
+// itself as large as the square of their number.
+func growing(n int) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = piece("0", "-", strings.Repeat("n", i+1), "-")
+	}
+	return list
+}
+
+// Forms that are legal JSON and make no sense: none panics, none fails what
+// can still be read.
+func TestOddAnswers(t *testing.T) {
+	deep := strings.Repeat("[", 400) + strings.Repeat("]", 400)
+	for name, in := range map[string]string{
+		"deep in the choice":       `{"choices":[{"x":` + deep + `,"delta":{"content":"a"}}]}`,
+		"deep in the arguments":    `{"choices":[{"delta":{"content":"a","tool_calls":[{"function":{"arguments":` + deep + `}}]}}]}`,
+		"numbers beyond all types": `{"created":1e999999999,"x":-1e999999999,"choices":[{"index":1e99,"delta":{"content":"a"}}],"usage":{"prompt_tokens":1e99}}`,
+		"names that are empty":     `{"":"","choices":[{"":0,"delta":{"":[],"content":"a"}}]}`,
+		"names with NUL":           `{"\u0000":1,"choices":[{"delta":{"content":"a"}}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			ch, err := chat.ParseChunk([]byte(in))
+			require.NoError(t, err)
+			assert.Equal(t, "a", ch.Content)
+			assert.Nil(t, ch.Error)
+			b, err := json.Marshal(assemble(t, in).Message)
+			require.NoError(t, err)
+			assert.True(t, json.Valid(b))
+		})
+	}
+}

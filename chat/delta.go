@@ -1,0 +1,250 @@
+package chat
+
+import "encoding/json"
+
+// delta reads one delta or message into a chunk.
+type delta struct {
+	ch    *Chunk
+	whole bool // a message: its tool calls are whole too
+
+	// Members that only messages of a conversation have.
+	name   string
+	callID string
+	parts  []Part
+}
+
+func (d *delta) member(c *cursor, key []byte) (err error) {
+	ch := d.ch
+	switch string(key) {
+	case "role":
+		var s []byte
+		if s, err = c.bytes(); string(s) == string(RoleAssistant) {
+			ch.Role = RoleAssistant
+		} else {
+			ch.Role = Role(s)
+		}
+	case "content":
+		err = d.content(c)
+	case "refusal":
+		ch.Refusal, err = c.text()
+	case "reasoning_content", "reasoning":
+		// A null also tells the name. DeepSeek wants the field back, empty, in
+		// a turn without a thought, and a server that has the field takes it.
+		var s string
+		s, err = c.text()
+		ch.think(string(key), s)
+	case "thinking":
+		var s string
+		if s, err = c.text(); s != "" {
+			ch.think("thinking", s)
+		}
+	case detailsKey:
+		if err = put(c, &ch.DeltaExtra, key); err == nil && ch.Reasoning == "" {
+			ch.Reasoning = detailsText(ch.DeltaExtra[detailsKey])
+		}
+	case "tool_calls":
+		err = d.toolCalls(c)
+	case "function_call": // the form before there were several calls
+		call := ToolCallDelta{Index: -1}
+		err = c.object(func(key []byte) error { return call.function(c, key) })
+		if call.Name != "" || call.Arguments != "" {
+			ch.ToolCalls = append(ch.ToolCalls, call)
+		}
+	case "name":
+		d.name, err = c.text()
+	case "tool_call_id":
+		d.callID, err = c.scalar()
+	default:
+		err = put(c, &ch.DeltaExtra, key)
+	}
+	return err
+}
+
+// think takes reasoning under one of its names. Servers that change the name
+// send both for a while: what comes first is taken, and the name goes with it.
+func (ch *Chunk) think(key, s string) {
+	if ch.ReasoningKey == "" || ch.Reasoning == "" && s != "" {
+		ch.ReasoningKey = key
+	}
+	if ch.Reasoning == "" {
+		ch.Reasoning = s
+	}
+}
+
+// content takes a string, a list of parts, one part, or null.
+func (d *delta) content(c *cursor) error {
+	k, err := c.kind()
+	if err != nil {
+		return err
+	}
+	switch k {
+	case '"':
+		d.ch.Content, err = c.text()
+		return err
+	case '{', '[':
+		var t texts
+		if k == '{' {
+			err = d.part(c, &t)
+		} else {
+			err = c.elements(func(int) error { return d.part(c, &t) })
+		}
+		d.ch.Content = string(t.content)
+		if len(t.refusal) > 0 {
+			d.ch.Refusal = string(t.refusal)
+		}
+		if len(t.reasoning) > 0 {
+			d.ch.think(inContent, string(t.reasoning))
+		}
+		return err
+	}
+	return c.skip()
+}
+
+// inContent is the ReasoningKey of reasoning that came as parts of the
+// content.
+const inContent = "content"
+
+// texts are what the parts of a content say, joined.
+type texts struct{ content, reasoning, refusal []byte }
+
+// part reads one part of a content, an object or a mere string.
+func (d *delta) part(c *cursor, t *texts) error {
+	var p Part
+	k, err := c.kind()
+	switch {
+	case err != nil:
+		return err
+	case k == '"':
+		p.Type = "text"
+		p.Text, err = c.text()
+	case k == '{':
+		err = c.members(func(key []byte) (err error) {
+			switch string(key) {
+			case "type":
+				p.Type, err = c.text()
+			case "text":
+				p.Text, err = c.text()
+			default:
+				err = put(c, &p.Extra, key)
+			}
+			return err
+		})
+	default:
+		return c.skip()
+	}
+	if err != nil {
+		return err
+	}
+	switch p.Type {
+	case "", "text", "output_text", "input_text":
+		t.content = append(t.content, p.Text...)
+	case "refusal":
+		t.refusal = append(t.refusal, firstOf(p.Text, joined(p.Extra["refusal"]))...)
+	case "thinking", "reasoning":
+		t.reasoning = append(t.reasoning, firstOf(joined(p.Extra["thinking"]),
+			joined(p.Extra["reasoning"]), joined(p.Extra["summary"]), p.Text)...)
+	}
+	d.parts = append(d.parts, p)
+	return nil
+}
+
+// joined returns a string, or the text of a list of strings and text parts.
+func joined(raw json.RawMessage) string {
+	var all []byte
+	add := func(b []byte, err error) error {
+		all = append(all, b...)
+		return err
+	}
+	c := cursor{data: raw}
+	if k, err := c.kind(); err != nil || k != '[' {
+		_ = add(c.bytes())
+		return string(all)
+	}
+	_ = c.elements(func(int) error {
+		if k, err := c.kind(); err != nil || k != '{' {
+			return add(c.bytes())
+		}
+		return c.members(func(key []byte) error {
+			if string(key) == "text" || string(key) == "summary" {
+				return add(c.bytes())
+			}
+			return c.skip()
+		})
+	})
+	return string(all)
+}
+
+// toolCalls takes a list of calls, or a single one.
+func (d *delta) toolCalls(c *cursor) error {
+	if k, err := c.kind(); err != nil || k != '[' {
+		return d.toolCall(c, 0)
+	}
+	return c.elements(func(i int) error { return d.toolCall(c, i) })
+}
+
+func (d *delta) toolCall(c *cursor, i int) error {
+	if k, err := c.kind(); err != nil || k != '{' {
+		return c.skip()
+	}
+	call := ToolCallDelta{Index: -1}
+	if err := c.members(func(key []byte) error { return call.member(c, key) }); err != nil {
+		return err
+	}
+	if call.ID == "" && call.Name == "" && call.Arguments == "" && call.Extra == nil {
+		return nil // no piece of anything
+	}
+	if d.whole {
+		call.Index = i // a whole message's calls are told apart by their place
+	}
+	d.ch.ToolCalls = append(d.ch.ToolCalls, call)
+	return nil
+}
+
+func (t *ToolCallDelta) member(c *cursor, key []byte) (err error) {
+	switch string(key) {
+	case "index":
+		var n int64
+		var ok bool
+		if n, ok, err = c.integer(); ok && n >= 0 && int64(int(n)) == n {
+			t.Index = int(n)
+		}
+	case "id":
+		t.ID, err = c.scalar()
+	case "type":
+		var s []byte
+		if s, err = c.bytes(); string(s) == functionType {
+			t.Type = functionType
+		} else {
+			t.Type = string(s)
+		}
+	case "function":
+		err = c.object(func(key []byte) error { return t.function(c, key) })
+	case "name", "arguments": // without the function object around them
+		err = t.function(c, key)
+	default:
+		err = put(c, &t.Extra, key)
+	}
+	return err
+}
+
+// functionType is the type of all calls of functions.
+const functionType = "function"
+
+func (t *ToolCallDelta) function(c *cursor, key []byte) (err error) {
+	switch string(key) {
+	case "name":
+		t.Name, err = c.text()
+	case "arguments":
+		k, bad := c.kind()
+		if bad == nil && (k == '{' || k == '[') {
+			var raw []byte
+			raw, err = c.raw()
+			t.Arguments = string(raw)
+		} else {
+			t.Arguments, err = c.text()
+		}
+	default:
+		err = c.skip()
+	}
+	return err
+}

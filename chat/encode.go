@@ -1,0 +1,248 @@
+package chat
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+)
+
+// AppendJSON appends the request's JSON to dst. It fails on what cannot be
+// sent: invalid JSON in a raw field, or a number that JSON has no form for.
+// stream asks for a streamed answer, with usage if includeUsage is set.
+//
+// Equal requests give equal bytes, and the conversation comes before what
+// varies from call to call, so that a longer one begins with the same bytes.
+// Errors name the field, never its content.
+func (r *Request) AppendJSON(dst []byte, stream, includeUsage bool) ([]byte, error) {
+	o := object{buf: append(dst, '{'), taken: r.Extra}
+	o.str("model", r.Model)
+	if o.want("messages") {
+		o.buf = append(o.buf, '[')
+		for i := range r.Messages {
+			if i > 0 {
+				o.buf = append(o.buf, ',')
+			}
+			o.buf = append(o.buf, '{')
+			var err error
+			if o.buf, err = r.Messages[i].appendMembers(o.buf); err != nil {
+				return nil, fmt.Errorf("chat: request: messages[%d].%w", i, err)
+			}
+			o.buf = append(o.buf, '}')
+		}
+		o.buf = append(o.buf, ']')
+	}
+	if len(r.Tools) > 0 && o.want("tools") {
+		o.tools(r.Tools)
+	}
+	if _, there := r.Extra["tools"]; there || len(r.Tools) > 0 {
+		// OpenAI refuses these two in a request without tools.
+		o.toolChoice(r.ToolChoice)
+		o.bool("parallel_tool_calls", r.ParallelToolCalls)
+	}
+	o.int("max_tokens", r.MaxTokens)
+	o.int("max_completion_tokens", r.MaxCompletionTokens)
+	o.float("temperature", r.Temperature)
+	o.float("top_p", r.TopP)
+	if r.Seed != nil && o.want("seed") {
+		o.buf = strconv.AppendInt(o.buf, *r.Seed, 10)
+	}
+	if len(r.Stop) > 0 && o.want("stop") {
+		o.strings(r.Stop)
+	}
+	o.str("reasoning_effort", r.ReasoningEffort)
+	if len(r.ResponseFormat) > 0 && o.want("response_format") {
+		o.raw("response_format", r.ResponseFormat)
+	}
+	o.str("user", r.User)
+
+	o.taken = nil
+	if stream {
+		o.key("stream")
+		o.buf = append(o.buf, "true"...)
+		if includeUsage {
+			o.key("stream_options")
+			o.buf = append(o.buf, `{"include_usage":true}`...)
+		}
+	}
+	o.extra(r.Extra, "stream", "stream_options", "n")
+	if o.err != nil {
+		return nil, fmt.Errorf("chat: request: %w", o.err)
+	}
+	return append(o.buf, '}'), nil
+}
+
+// AppendJSON appends the message's JSON to dst, in the form that is sent.
+func (m Message) AppendJSON(dst []byte) ([]byte, error) {
+	dst, err := m.appendMembers(append(dst, '{'))
+	if err != nil {
+		return nil, fmt.Errorf("chat: message: %w", err)
+	}
+	return append(dst, '}'), nil
+}
+
+// MarshalJSON returns the message in the form that is sent. [json.Marshal] then
+// escapes <, > and & in it, which changes the bytes and not what they say.
+func (m Message) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+func (m *Message) appendMembers(dst []byte) ([]byte, error) {
+	o := object{buf: dst, taken: m.Extra}
+	o.key("role")
+	o.buf = appendString(o.buf, string(m.Role))
+	if o.want("content") {
+		switch {
+		case len(m.Parts) > 0:
+			o.parts(m.Parts)
+		case m.Content != "" || len(m.ToolCalls) == 0 && m.Refusal == "":
+			o.buf = appendString(o.buf, m.Content)
+		default:
+			// A message that only calls tools: null is what the API documents
+			// and what templates of open models expect.
+			o.buf = append(o.buf, "null"...)
+		}
+	}
+	if len(m.ToolCalls) > 0 {
+		o.reasoning(m.Reasoning, m.ReasoningKey)
+		if o.want("tool_calls") {
+			o.toolCalls(m.ToolCalls)
+		}
+	}
+	o.str("refusal", m.Refusal)
+	o.str("tool_call_id", m.ToolCallID)
+	o.str("name", m.Name)
+	o.taken = nil
+	o.extra(m.Extra, "role")
+	return o.buf, o.err
+}
+
+// reasoning gives reasoning back under the name under which it came. The key
+// alone is enough: DeepSeek wants the field also where it is empty.
+func (o *object) reasoning(text, key string) {
+	switch key {
+	case "":
+		o.str("reasoning_content", text)
+	case inContent:
+		// It came among the parts of the content, from a server whose schema
+		// has no field for it (Mistral) and which does not ask for it.
+	case "role", "tool_calls", "refusal", "tool_call_id", "name":
+		o.fail(fmt.Errorf("ReasoningKey is %q, want a name that no other field has", key))
+	default:
+		if o.want(key) {
+			o.buf = appendString(o.buf, text)
+		}
+	}
+}
+
+func (o *object) parts(parts []Part) {
+	o.buf = append(o.buf, '[')
+	for i := range parts {
+		if i > 0 {
+			o.buf = append(o.buf, ',')
+		}
+		p := &parts[i]
+		in := o.open(p.Extra)
+		kind := p.Type
+		if kind == "" {
+			kind = "text"
+		}
+		in.str("type", kind)
+		if (p.Text != "" || kind == "text") && in.want("text") {
+			in.buf = appendString(in.buf, p.Text)
+		}
+		o.close(&in, p.Extra, "content", i)
+	}
+	o.buf = append(o.buf, ']')
+}
+
+func (o *object) toolCalls(calls []ToolCall) {
+	o.buf = append(o.buf, '[')
+	for i := range calls {
+		if i > 0 {
+			o.buf = append(o.buf, ',')
+		}
+		c := &calls[i]
+		in := o.open(c.Extra)
+		in.str("id", c.ID)
+		kind := c.Type
+		if kind == "" {
+			kind = functionType
+		}
+		in.str("type", kind)
+		if in.want("function") {
+			in.buf = append(in.buf, `{"name":`...)
+			in.buf = appendString(in.buf, c.Name)
+			in.buf = append(in.buf, `,"arguments":`...)
+			in.arguments(c.Arguments)
+			in.buf = append(in.buf, '}')
+		}
+		o.close(&in, c.Extra, "tool_calls", i)
+	}
+	o.buf = append(o.buf, ']')
+}
+
+// arguments writes a call's arguments as a string that holds a JSON object.
+// What the model wrote may be none, and one such string in the history makes
+// templates fail on every later request. So it is sent within one.
+func (o *object) arguments(args string) {
+	at := len(o.buf)
+	o.buf = append(o.buf, args...) // borrows the buffer's tail to look at them
+	ok := isObject(o.buf[at:])
+	o.buf = o.buf[:at]
+	switch {
+	case ok:
+		o.buf = appendString(o.buf, args)
+	case blank(args):
+		o.buf = append(o.buf, `"{}"`...)
+	default:
+		wrapped := appendString([]byte(`{"invalid_arguments":`), args)
+		o.buf = appendString(o.buf, string(append(wrapped, '}')))
+	}
+}
+
+// isObject reports whether text is a JSON object.
+func isObject(text []byte) bool {
+	c := cursor{data: text}
+	k, err := c.kind()
+	return err == nil && k == '{' && c.skip() == nil && c.end() == nil
+}
+
+func (o *object) tools(tools []Tool) {
+	o.buf = append(o.buf, '[')
+	for i := range tools {
+		if i > 0 {
+			o.buf = append(o.buf, ',')
+		}
+		t := &tools[i]
+		o.buf = append(o.buf, `{"type":"function","function":`...)
+		in := o.open(nil)
+		in.key("name")
+		in.buf = appendString(in.buf, t.Name)
+		in.str("description", t.Description)
+		in.key("parameters")
+		if len(t.Parameters) > 0 {
+			in.raw("function.parameters", t.Parameters)
+		} else {
+			in.buf = append(in.buf, `{"type":"object","properties":{}}`...)
+		}
+		in.bool("strict", t.Strict)
+		o.close(&in, nil, "tools", i)
+		o.buf = append(o.buf, '}')
+	}
+	o.buf = append(o.buf, ']')
+}
+
+func (o *object) toolChoice(c ToolChoice) {
+	switch {
+	case c.Name != "":
+		if o.want("tool_choice") {
+			o.buf = append(o.buf, `{"type":"function","function":{"name":`...)
+			o.buf = append(appendString(o.buf, c.Name), "}}"...)
+		}
+	case c.Mode != "":
+		o.str("tool_choice", c.Mode)
+	}
+}
+
+// imageURL returns the value of an image_url part.
+func imageURL(url string) json.RawMessage {
+	return append(appendString([]byte(`{"url":`), url), '}')
+}

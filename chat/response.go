@@ -1,0 +1,154 @@
+package chat
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// A FinishReason says why the model stopped. Unfamiliar ones are kept as the
+// server wrote them.
+type FinishReason string
+
+// The finish reasons that mean something to this module.
+const (
+	// FinishStop is a natural end.
+	FinishStop FinishReason = "stop"
+	// FinishToolCalls ends a message that calls tools.
+	FinishToolCalls FinishReason = "tool_calls"
+	// FinishLength is an answer cut by a token limit. Text that ends so is an
+	// answer, tool calls that end so are not.
+	FinishLength FinishReason = "length"
+	// FinishContentFilter is an answer withheld or cut by a filter.
+	FinishContentFilter FinishReason = "content_filter"
+	// FinishFunctionCall is the old form of FinishToolCalls.
+	FinishFunctionCall FinishReason = "function_call"
+	// FinishAbort, FinishError and FinishNoResource end an answer that the
+	// server gave up on (vLLM and SGLang, OpenRouter, DeepSeek).
+	FinishAbort      FinishReason = "abort"
+	FinishError      FinishReason = "error"
+	FinishNoResource FinishReason = "insufficient_system_resource"
+)
+
+// Failed reports whether the server says with it that the answer is not
+// whole.
+func (r FinishReason) Failed() bool {
+	return r == FinishAbort || r == FinishError || r == FinishNoResource
+}
+
+// A Response is a model's answer.
+type Response struct {
+	ID      string
+	Model   string    // as the server names it
+	Created time.Time // zero if the server did not say
+
+	// SystemFingerprint changes when the server changes what may change its
+	// answers; ServiceTier is the class in which it served the request.
+	SystemFingerprint string
+	ServiceTier       string
+
+	// Message is the answer, ready to be appended to the conversation.
+	Message Message
+
+	// FinishReason is empty only from servers that never send one.
+	FinishReason FinishReason
+
+	// Usage is nil if the server did not count.
+	Usage *Usage
+
+	// Extra and ChoiceExtra hold the fields of the answer and of its choice
+	// that have no place above, as JSON. Of a field that came in several
+	// chunks the last value is kept; logprobs are joined.
+	Extra       map[string]json.RawMessage
+	ChoiceExtra map[string]json.RawMessage
+}
+
+// Empty reports whether the answer says nothing and calls nothing. Reasoning
+// alone is no answer.
+func (r *Response) Empty() bool {
+	m := &r.Message
+	return m.Content == "" && m.Refusal == "" && len(m.ToolCalls) == 0
+}
+
+// Usage is what the server counted, in tokens.
+type Usage struct {
+	PromptTokens     int64
+	CompletionTokens int64
+	TotalTokens      int64
+	CachedTokens     int64 // the part of PromptTokens read from a cache
+	ReasoningTokens  int64 // the part of CompletionTokens spent on reasoning
+
+	// Raw is the usage object as the server wrote it.
+	Raw json.RawMessage
+}
+
+// A Chunk is one piece of a streamed answer.
+type Chunk struct {
+	ID      string
+	Model   string
+	Created time.Time
+	Role    Role
+
+	SystemFingerprint string // as in [Response]
+	ServiceTier       string
+
+	// Content, Reasoning and Refusal are pieces of text to append.
+	Content   string
+	Reasoning string
+	Refusal   string
+
+	// ReasoningKey is the name under which Reasoning came.
+	ReasoningKey string
+
+	// ToolCalls are pieces of tool calls.
+	ToolCalls []ToolCallDelta
+
+	// Whole is set if the chunk is no piece but a whole message, which stands
+	// in the place of all pieces before it. MiniMax ends its streams with one;
+	// who shows text as it arrives must not show it again.
+	Whole bool
+
+	// FinishReason is empty until the end.
+	FinishReason FinishReason
+
+	// Usage is set in the chunk that carries it, mostly the last.
+	Usage *Usage
+
+	// Error is set if the server reported a failure in place of a piece.
+	Error *ServerError
+
+	// Extra, ChoiceExtra and DeltaExtra hold the fields of the chunk, its
+	// choice and its delta that have no place above, as JSON. Those that are
+	// null are left out.
+	Extra       map[string]json.RawMessage
+	ChoiceExtra map[string]json.RawMessage
+	DeltaExtra  map[string]json.RawMessage
+}
+
+// Output reports whether the chunk carries something the model wrote: text,
+// reasoning, or arguments of a tool. A chunk with only a role, a name, a
+// finish reason or usage does not.
+func (c *Chunk) Output() bool {
+	if c.Content != "" || c.Reasoning != "" || c.Refusal != "" {
+		return true
+	}
+	for i := range c.ToolCalls {
+		if c.ToolCalls[i].Arguments != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// A ToolCallDelta is a piece of a tool call.
+type ToolCallDelta struct {
+	// Index says which call of the message the piece belongs to; -1 if the
+	// server did not say.
+	Index int
+
+	ID        string
+	Type      string
+	Name      string
+	Arguments string // a fragment; JSON only when all are joined
+
+	Extra map[string]json.RawMessage
+}

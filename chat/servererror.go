@@ -1,0 +1,290 @@
+package chat
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+// A ServerError is a failure as a server words it, in the body of an error
+// status or in the middle of an answer.
+type ServerError struct {
+	Message string
+	Type    string
+	Code    string // also if the server wrote a number
+	Param   string
+
+	// Status is the HTTP status that the error names for itself, mostly
+	// because the real one said 200: by number, or by a type or code that
+	// stands for one status only. 0 if it names none.
+	Status int
+
+	// Raw is the whole error as it came.
+	Raw json.RawMessage
+}
+
+// ParseError finds the error in a JSON body or event: under "error" as an
+// object or a string, flat with "object":"error" or "type":"error", under
+// "errors", "detail", "message" or "base_resp", alone or as the first element
+// of a list, also within a JSON string. It returns nil if the text reports
+// none.
+func ParseError(data []byte) *ServerError {
+	e := parseError(data, 0)
+	if e != nil {
+		e.finish(data)
+	}
+	return e
+}
+
+// maxWraps bounds how often an error may be wrapped in lists, strings and
+// other errors. Each wrap is read once more.
+const maxWraps = 4
+
+func parseError(data []byte, wraps int) *ServerError {
+	c := cursor{data: data}
+	k, err := c.kind()
+	if err != nil || wraps > maxWraps {
+		return nil
+	}
+	switch k {
+	case '{':
+		return parseErrorObject(&c, wraps)
+	case '[':
+		var first []byte
+		err = c.elements(func(i int) error {
+			raw, err := c.raw()
+			if i == 0 {
+				first = raw
+			}
+			return err
+		})
+		if err == nil && c.end() == nil {
+			return parseError(first, wraps+1)
+		}
+	case '"':
+		if s, err := c.bytes(); err == nil && c.end() == nil {
+			return parseError(s, wraps+1)
+		}
+	}
+	return nil
+}
+
+func parseErrorObject(c *cursor, wraps int) *ServerError {
+	var nested, detail, list, base []byte
+	var flat ServerError
+	var marked, answer bool
+	err := c.members(func(key []byte) (err error) {
+		switch string(key) {
+		case "error":
+			nested, err = c.raw()
+		case "errors":
+			list, err = c.raw()
+		case "detail":
+			detail, err = c.raw()
+		case "base_resp":
+			base, err = c.raw()
+		case "choices":
+			answer = true
+			err = c.skip()
+		case "object":
+			var s []byte
+			s, err = c.bytes()
+			marked = marked || string(s) == "error"
+		default:
+			err = flat.member(c, key)
+			marked = marked || string(key) == "type" && flat.Type == "error"
+		}
+		return err
+	})
+	if err == nil {
+		err = c.end()
+	}
+	if err != nil {
+		return nil
+	}
+	var e *ServerError
+	switch {
+	case string(nested) == "true":
+		return &flat
+	case says(nested):
+		e = errorValue(nested, wraps+1)
+	case baseFailed(base):
+		e = errorValue(base, wraps+1)
+	case answer:
+		return nil
+	case says(list):
+		e = errorValue(list, wraps+1)
+	case marked || flat.Message != "":
+		return &flat
+	case says(detail):
+		e = errorValue(detail, wraps+1)
+	default:
+		return nil
+	}
+	e.fill(&flat)
+	return e
+}
+
+// fill takes what e does not say from the object around it.
+func (e *ServerError) fill(outer *ServerError) {
+	e.Message = firstOf(e.Message, outer.Message)
+	e.Code = firstOf(e.Code, outer.Code)
+	if e.Status == 0 {
+		e.Status = outer.Status
+	}
+}
+
+// finish makes e a whole error, of which raw is the text.
+func (e *ServerError) finish(raw []byte) {
+	raw = bytes.TrimSpace(raw)
+	e.Raw = bytes.Clone(raw)
+	e.Message = firstOf(e.Message, string(raw))
+	e.Status = statusOf(e)
+}
+
+// says reports whether raw JSON says anything: neither null nor false, and
+// nothing empty.
+func says(raw []byte) bool {
+	switch string(raw) {
+	case "", "null", "false", `""`, "{}", "[]", "0":
+		return false
+	}
+	if raw[0] != '{' && raw[0] != '[' {
+		return true
+	}
+	return len(bytes.TrimSpace(raw[1:len(raw)-1])) > 0
+}
+
+// baseFailed reports whether MiniMax's base_resp is one of a failure.
+func baseFailed(raw []byte) bool {
+	failed := false
+	c := cursor{data: raw}
+	_ = c.object(func(key []byte) error {
+		if string(key) != "status_code" {
+			return c.skip()
+		}
+		n, ok, err := c.integer()
+		failed = ok && n != 0
+		return err
+	})
+	return failed
+}
+
+// errorValue reads the value of an error member, valid JSON.
+func errorValue(raw []byte, wraps int) *ServerError {
+	e := &ServerError{}
+	c := cursor{data: raw}
+	k, _ := c.kind()
+	switch {
+	case wraps > maxWraps:
+	case k == '{':
+		var inner []byte
+		_ = c.members(func(key []byte) (err error) {
+			switch string(key) {
+			case "error":
+				inner, err = c.raw()
+				return err
+			case "metadata":
+				return e.metadata(&c)
+			}
+			return e.member(&c, key)
+		})
+		if says(inner) {
+			in := errorValue(inner, wraps+1)
+			in.fill(e)
+			return in
+		}
+	case k == '"':
+		// Some proxies put a JSON error into a string.
+		s, _ := c.text()
+		if in := parseError([]byte(s), wraps+1); in != nil {
+			return in
+		}
+		e.Message = s
+	case k == '[':
+		return errorList(&c, wraps)
+	}
+	if e.Message == "" && e.Code == "" && e.Type == "" {
+		e.Message = string(raw)
+	}
+	return e
+}
+
+// errorList reads several errors: the first one's kind, the messages of all.
+// FastAPI lists what it did not like: [{"loc":…,"msg":…}].
+func errorList(c *cursor, wraps int) *ServerError {
+	e := &ServerError{}
+	var all []string
+	_ = c.elements(func(i int) error {
+		raw, err := c.raw()
+		if err != nil {
+			return err
+		}
+		in := errorValue(raw, wraps+1)
+		if i == 0 {
+			e.Type, e.Code, e.Param, e.Status = in.Type, in.Code, in.Param, in.Status
+		}
+		if in.Message != "" {
+			all = append(all, in.Message)
+		}
+		return nil
+	})
+	e.Message = strings.Join(all, "; ")
+	return e
+}
+
+// metadata looks for the kind of error in what OpenRouter adds to its own.
+func (e *ServerError) metadata(c *cursor) error {
+	return c.object(func(key []byte) error {
+		if string(key) != "error_type" {
+			return c.skip()
+		}
+		s, err := c.text()
+		e.Type = firstOf(e.Type, s)
+		return err
+	})
+}
+
+func (e *ServerError) member(c *cursor, key []byte) (err error) {
+	var s string
+	switch string(key) {
+	case "message", "msg", "status_msg":
+		s, err = c.scalar()
+		e.Message = firstOf(e.Message, s)
+	case "type":
+		if s, err = c.scalar(); s != "" {
+			e.Type = s
+		}
+	case "code":
+		s, err = c.scalar()
+		e.Code = firstOf(s, e.Code)
+	case "param":
+		e.Param, err = c.scalar()
+	case "status", "status_code":
+		if s, err = c.scalar(); s == "" {
+			return err
+		}
+		n, bad := strconv.Atoi(s)
+		switch {
+		case bad != nil:
+			e.Type = firstOf(e.Type, s) // Google: "status":"RESOURCE_EXHAUSTED"
+		case isStatus(n):
+			e.Status = n
+		default:
+			e.Code = firstOf(e.Code, s) // MiniMax: "status_code":1008
+		}
+	default:
+		err = c.skip()
+	}
+	return err
+}
+
+func firstOf(list ...string) string {
+	for _, s := range list {
+		if s != "" {
+			return s
+		}
+	}
+	return ""
+}

@@ -1,0 +1,56 @@
+package chat
+
+import "strconv"
+
+func isStatus(n int) bool { return n >= 400 && n <= 599 }
+
+// statusOf finds the HTTP status that an error states, as a code, as a status,
+// or by a name.
+func statusOf(e *ServerError) int {
+	if n, err := strconv.Atoi(e.Code); err == nil && isStatus(n) {
+		return n
+	}
+	if isStatus(e.Status) {
+		return e.Status
+	}
+	if n := namedStatus(e.Code); n != 0 {
+		return n
+	}
+	return namedStatus(e.Type)
+}
+
+// namedStatus returns the status that a name stands for. Names that go with
+// several, invalid_request_error above all, are missing.
+func namedStatus(name string) int {
+	switch name {
+	case "BAD_REQUEST", "INVALID_ARGUMENT", "BadRequestError", "context_length_exceeded", "exceed_context_size_error":
+		return 400
+	case "UNAUTHORIZED", "UNAUTHENTICATED", "authentication_error", "invalid_api_key":
+		return 401
+	case "billing_error":
+		return 402
+	case "FORBIDDEN", "PERMISSION_DENIED", "permission_error":
+		return 403
+	case "NOT_FOUND", "NotFoundError", "not_found_error", "model_not_found":
+		return 404
+	case "REQUEST_ENTITY_TOO_LARGE", "request_too_large":
+		return 413
+	case "UNPROCESSABLE_ENTITY":
+		return 422
+	case "TOO_MANY_REQUESTS", "RESOURCE_EXHAUSTED", "rate_limit_error", "rate_limit_exceeded", "insufficient_quota":
+		return 429
+	case "INTERNAL_SERVER_ERROR", "INTERNAL", "InternalServerError", "api_error", "server_error":
+		return 500
+	case "NOT_IMPLEMENTED", "UNIMPLEMENTED", "not_supported_error":
+		return 501
+	case "BAD_GATEWAY":
+		return 502
+	case "SERVICE_UNAVAILABLE", "UNAVAILABLE", "unavailable_error", "service_unavailable_error", "server_is_overloaded":
+		return 503
+	case "GATEWAY_TIMEOUT", "DEADLINE_EXCEEDED", "timeout_error":
+		return 504
+	case "overloaded_error":
+		return 529
+	}
+	return 0
+}
