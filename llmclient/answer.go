@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/http"
 	"strings"
 	"time"
 
@@ -20,7 +21,10 @@ type answer struct {
 	body   *bufio.Reader
 	events *sse.Reader // set if it is a stream
 
+	chunk chat.Chunk // the present one: its parts outlive the next, the struct does not
+
 	begun    bool
+	opaque   bool   // it is for somebody else to understand
 	json     bool   // it is one JSON value
 	finished bool   // a finish reason has come
 	done     bool   // [DONE] has come
@@ -54,6 +58,8 @@ func (n *answer) next() (*chat.Chunk, error) {
 		return nil, io.EOF
 	case n.json:
 		return n.value()
+	case n.opaque && n.events == nil:
+		return n.pass()
 	}
 	for {
 		ev, err := n.events.Next()
@@ -71,8 +77,47 @@ func (n *answer) next() (*chat.Chunk, error) {
 	}
 }
 
+// passedOn stands for output that is not looked into.
+var passedOn = &chat.Chunk{}
+
+// pass reads on in a body that is not looked into.
+func (n *answer) pass() (*chat.Chunk, error) {
+	buf := make([]byte, 32<<10)
+	k, err := n.body.Read(buf)
+	n.a.tape.buf = append(n.a.tape.buf, buf[:k]...)
+	if k > 0 {
+		return passedOn, nil
+	}
+	return nil, n.ended(err)
+}
+
+// consumed returns how far the answer has been checked, as an offset for the
+// tape; -1 means all that there is.
+func (n *answer) consumed() int64 {
+	if n.events == nil || n.done {
+		return -1
+	}
+	return n.events.Offset()
+}
+
+// source returns what the answer is read from, by way of the tape if there is
+// somebody above who wants its bytes.
+func (n *answer) source() io.Reader {
+	if n.a.call.passed != nil {
+		return taping{n.body, &n.a.tape}
+	}
+	return n.body
+}
+
 // begin finds out what the body is.
 func (n *answer) begin() error {
+	if p := n.a.call.passed; p != nil && (!p.chat || encoded(n.a.out.header)) {
+		n.opaque = true
+		if kind := n.a.out.header.Get("Content-Type"); strings.HasPrefix(kind, "text/event-stream") && !encoded(n.a.out.header) {
+			n.events = sse.NewReader(n.source(), n.a.call.client.cfg.Limits.EventBytes)
+		}
+		return nil
+	}
 	for {
 		head, err := n.body.Peek(1)
 		if err != nil {
@@ -91,7 +136,7 @@ func (n *answer) begin() error {
 			// The head of a web page is enough to say so. Its end is not
 			// waited for.
 			n.a.watch.tell((*meter).refused)
-			page, _ := io.ReadAll(io.LimitReader(n.body, 2<<10))
+			page, _ := io.ReadAll(io.LimitReader(n.source(), 2<<10))
 			return &badAnswer{kind: ErrMalformed, text: "a web page came in place of an answer: " + n.a.kindOfBody() + snippet(page) +
 				"; something between here and the model, or BaseURL, is wrong"}
 		}
@@ -101,7 +146,7 @@ func (n *answer) begin() error {
 				continue
 			}
 		}
-		n.events = sse.NewReader(n.body, n.a.call.client.cfg.Limits.EventBytes)
+		n.events = sse.NewReader(n.source(), n.a.call.client.cfg.Limits.EventBytes)
 		return nil
 	}
 }
@@ -133,6 +178,9 @@ func (n *answer) event(ev sse.Event) (*chat.Chunk, error) {
 		return nil, nil
 	}
 	data := bytes.TrimSpace(ev.Data)
+	if n.opaque && ev.Type != "error" {
+		return passedOn, nil
+	}
 	if bytes.HasPrefix(data, []byte("[DONE]")) {
 		n.done = true
 		n.a.watch.tell((*meter).finish)
@@ -146,8 +194,8 @@ func (n *answer) event(ev sse.Event) (*chat.Chunk, error) {
 		}
 		return nil, &insideError{said}
 	}
-	ch, err := chat.ParseChunk(data)
-	if err != nil {
+	ch := &n.chunk
+	if err := ch.UnmarshalJSON(data); err != nil {
 		return nil, &badAnswer{kind: ErrMalformed, text: "a piece of the answer cannot be read: " + err.Error(), err: plainError(err)}
 	}
 	if ch.Error != nil {
@@ -158,7 +206,7 @@ func (n *answer) event(ev sse.Event) (*chat.Chunk, error) {
 
 // value reads the answer as one JSON value.
 func (n *answer) value() (*chat.Chunk, error) {
-	text, err := io.ReadAll(n.body)
+	text, err := io.ReadAll(n.source())
 	if err != nil {
 		return nil, n.ended(err)
 	}
@@ -180,11 +228,18 @@ func (n *answer) value() (*chat.Chunk, error) {
 // keeps the answer open.
 func (n *answer) drain() {
 	t := time.AfterFunc(drainFor, func() { n.a.cancel(errDrained) })
-	_, _ = io.CopyN(io.Discard, n.body, drainBytes)
+	_, _ = io.CopyN(io.Discard, n.source(), drainBytes)
 	t.Stop()
 }
 
 var errDrained = errors.New("the answer was whole, and its body did not end")
+
+// encoded reports whether a body is compressed in a way that the SDK above
+// asked for and will undo.
+func encoded(h http.Header) bool {
+	e := h.Get("Content-Encoding")
+	return e != "" && e != "identity"
+}
 
 // plainError keeps a decoder's error from matching io.EOF and its kin, which
 // would say something about the connection.

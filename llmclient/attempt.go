@@ -37,12 +37,14 @@ type attempt struct {
 	reused    atomic.Bool
 	firstByte atomic.Bool
 
+	head   *http.Response
 	body   io.ReadCloser // of the answer; nil before
+	tape   tape          // of the answer to a passed request
 	answer answer
 	asm    chat.Assembler
 	loop   loopGuard
 	resp   *chat.Response // the whole answer
-	early  []*chat.Chunk  // read before the attempt committed
+	early  []chat.Chunk   // read before the attempt committed
 	ended  meter          // as it was when the attempt settled
 }
 
@@ -98,8 +100,10 @@ func (a *attempt) commit(want commitment) (*Error, ruling) {
 	for err == nil {
 		var ch *chat.Chunk
 		if ch, err = a.next(); err == nil && want == firstOutput {
-			a.early = append(a.early, ch)
-			if ch.Output() {
+			if a.call.passed == nil {
+				a.early = append(a.early, *ch)
+			}
+			if ch == passedOn || ch.Output() {
 				return nil, ruling{}
 			}
 		}
@@ -123,11 +127,11 @@ func (a *attempt) open() error {
 	if err != nil {
 		return bare(err)
 	}
-	a.body = resp.Body
+	a.head, a.body = resp, resp.Body
 	a.out.status, a.out.header, a.out.firstByte = resp.StatusCode, resp.Header, true
-	if resp.StatusCode == http.StatusOK {
+	a.call.client.ep.evidence.saw(time.Now())
+	if resp.StatusCode == http.StatusOK || a.call.passed != nil && resp.StatusCode < 300 {
 		a.watch.tell((*meter).answered)
-		a.call.client.ep.evidence.saw(time.Now())
 		a.answer = answer{a: a, body: bufio.NewReaderSize(&tally{a: a, limit: a.call.client.cfg.Limits.AnswerBytes}, 512)}
 		return nil
 	}
@@ -135,6 +139,7 @@ func (a *attempt) open() error {
 	// What the endpoint says is worth a moment, and no more: the clock End
 	// cuts a body that does not end.
 	text, _ := io.ReadAll(io.LimitReader(&tally{a: a, limit: noLimit}, errorBytes))
+	a.tape.buf = text
 	a.out.server = chat.ParseError(text)
 	if a.out.server == nil {
 		a.out.server = &chat.ServerError{Message: snippet(text)}
@@ -150,6 +155,10 @@ const errorBytes = 64 << 10
 // next returns the next piece of the answer, or io.EOF when it is whole.
 func (a *attempt) next() (*chat.Chunk, error) {
 	ch, err := a.answer.next()
+	if ch == passedOn {
+		a.watch.tell((*meter).output)
+		return ch, err
+	}
 	if err == nil {
 		a.asm.Add(ch)
 		a.see(ch)
@@ -165,7 +174,7 @@ func (a *attempt) next() (*chat.Chunk, error) {
 			err = io.EOF
 		}
 	}
-	if err == io.EOF {
+	if err == io.EOF && !a.answer.opaque {
 		err = a.whole()
 	}
 	return nil, err
@@ -266,12 +275,15 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 			a.out.err = nil
 		}
 		r = classify(a.out, time.Now())
-		if a.out.err == nil {
+		if a.out.err == nil && cl.passed == nil {
 			a.adapt(&r)
 		}
 		if a.out.err != nil && !a.out.inside {
 			e.causes = append(e.causes, a.out.err)
 		}
+	}
+	if cl.passed != nil {
+		cl.last = a.keep()
 	}
 	e.Kind, e.retryable, e.retryAfter = r.kind, r.retry, r.after
 	a.describe(e, m)

@@ -28,7 +28,8 @@ const (
 type call struct {
 	client *Client
 	id     uint64
-	req    *chat.Request
+	req    *chat.Request // nil if passed is set
+	passed *passed       // the request of an SDK above
 	model  string
 	caller string
 
@@ -41,6 +42,7 @@ type call struct {
 	load    load
 	started time.Time
 
+	last    *kept // the last response to a passed request, if its attempt failed
 	retry   retrier
 	spent   time.Duration // of the Call clock
 	renewed bool          // a dead pooled connection has been forgiven
@@ -55,17 +57,19 @@ type call struct {
 	over     bool
 }
 
-func newCall(c *Client, ctx context.Context, req *chat.Request) *call {
-	cl := &call{
-		client: c, id: c.lastID.Add(1), req: req, model: req.Model, caller: req.Caller,
-		started: time.Now(), retry: newRetrier(c.cfg.Retry),
-	}
+func newCall(c *Client, ctx context.Context) *call {
+	cl := &call{client: c, id: c.lastID.Add(1), started: time.Now(), retry: newRetrier(c.cfg.Retry)}
 	cl.since = cl.started
-	if cl.model == "" {
-		cl.model = c.cfg.Model
-	}
 	cl.ctx, cl.cancel = context.WithCancelCause(ctx)
 	return cl
+}
+
+// take makes the call one for the answer to req.
+func (cl *call) take(req *chat.Request) {
+	cl.req, cl.model, cl.caller = req, req.Model, req.Caller
+	if cl.model == "" {
+		cl.model = cl.client.cfg.Model
+	}
 }
 
 // encode writes the request's body in the dialect that the endpoint speaks.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"sync"
 	"sync/atomic"
 
@@ -42,7 +43,12 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("llmclient: %w", err)
 	}
-	c := &Client{calls: make(map[*call]struct{})}
+	return newClient(cfg, url, name)
+}
+
+// newClient returns a client of the endpoint at u. cfg has been filled.
+func newClient(cfg Config, url *url.URL, name string) (c *Client, err error) {
+	c = &Client{calls: make(map[*call]struct{})}
 	c.ep = &endpoint{host: url.Host, name: name, secrets: seal(&cfg, url, name)}
 	c.cfg = cfg
 	c.ctx, c.stop = context.WithCancel(context.Background())
@@ -129,22 +135,31 @@ func (c *Client) begin(ctx context.Context, req *chat.Request) (*call, error) {
 	if req == nil {
 		return nil, c.refuse(errors.New("the request is nil"), "")
 	}
-	cl := newCall(c, ctx, req)
+	cl := newCall(c, ctx)
+	cl.take(req)
 	if err := cl.encode(); err != nil {
 		cl.cancel(nil)
 		return nil, c.refuse(err, cl.model)
 	}
+	if err := c.register(cl); err != nil {
+		return nil, err
+	}
+	return cl, nil
+}
+
+// register takes a call among those in flight.
+func (c *Client) register(cl *call) error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
 		cl.cancel(nil)
-		return nil, &Error{Kind: ErrClosed, Endpoint: c.ep.name, Model: cl.model, text: "the client is closed"}
+		return &Error{Kind: ErrClosed, Endpoint: c.ep.name, Model: cl.model, text: "the client is closed"}
 	}
 	c.calls[cl] = struct{}{}
 	c.ended.Add(1)
 	c.mu.Unlock()
 	cl.ctx = c.tel.startCall(cl)
-	return cl, nil
+	return nil
 }
 
 // goes runs f in a goroutine that Close ends and waits for. It reports false

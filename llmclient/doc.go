@@ -49,6 +49,13 @@
 //
 //	call → retry → wait for the breaker → pacer permit → breaker pass → attempt → classify → settle
 //
+// [Transport] is the same engine under any other SDK that takes an
+// *http.Client. It commits on the first output, like Stream.
+//
+// Beside the clocks there is evidence: while a call waits for long, the endpoint
+// is asked a free question. One that answers nothing is known to be dead long
+// before a limit, and a request that like ones have overtaken is sent again.
+//
 // An endpoint that refuses to stream, or to count tokens in a stream, is
 // remembered and spoken to in its way.
 package llmclient

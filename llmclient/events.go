@@ -29,6 +29,8 @@ const (
 	// EventDead: the endpoint answers nothing, not even probes. Attempts that
 	// wait there are cut, and calls wait until it is alive again.
 	EventDead EventKind = "dead"
+	// EventRetriedAbove: an SDK above a [Transport] retries by itself.
+	EventRetriedAbove EventKind = "retried_above"
 	// EventBreaker: the circuit breaker changed its state.
 	EventBreaker EventKind = "breaker"
 	// EventDone: a call has ended; Err is nil if it succeeded.
@@ -80,7 +82,7 @@ func (c *Client) notify(e Event) {
 func logEvent(log *slog.Logger, e Event) {
 	level := slog.LevelDebug
 	switch e.Kind {
-	case EventSuspect, EventFailed, EventRetry, EventAdapted, EventCoolDown, EventDead, EventBreaker:
+	case EventSuspect, EventFailed, EventRetry, EventAdapted, EventCoolDown, EventDead, EventRetriedAbove, EventBreaker:
 		level = slog.LevelWarn
 	case EventDone:
 		if e.Err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/neverhang/neverhang/breaker"
 	"github.com/neverhang/neverhang/chat"
 	"github.com/neverhang/neverhang/internal/fakeserver"
 	"github.com/neverhang/neverhang/llmclient"
@@ -123,3 +124,5 @@ func format(values ...any) string {
 	}
 	return b.String()
 }
+
+func breakerConfig(cooldown time.Duration) breaker.Config { return breaker.Config{Cooldown: cooldown} }

@@ -33,6 +33,9 @@ func (a *attempt) request() (*http.Request, error) {
 	body := func() (io.ReadCloser, error) {
 		return &bodyReader{rest: cl.body, wrote: func() { a.watch.tell((*meter).wrote) }}, nil
 	}
+	if cl.passed != nil {
+		return cl.passed.request(ctx, body)
+	}
 	secrets := &cl.client.ep.secrets
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, cl.client.ep.name, nil)
 	if err != nil {

@@ -24,7 +24,8 @@ type Stream struct {
 
 	call  *call    // set by the first read
 	a     *attempt // set when it has committed
-	early []*chat.Chunk
+	early []chat.Chunk
+	gave  bool // pieces with output
 
 	mu      sync.Mutex
 	begun   bool
@@ -116,10 +117,10 @@ func (s *Stream) next() (*chat.Chunk, error) {
 		s.mu.Lock()
 	}
 	if len(s.early) > 0 && s.err == nil {
-		ch := s.early[0]
+		ch := &s.early[0]
 		s.early = s.early[1:]
 		s.mu.Unlock()
-		return ch, nil
+		return s.piece(ch), nil
 	}
 	if s.over {
 		err := s.err
@@ -143,13 +144,23 @@ func (s *Stream) next() (*chat.Chunk, error) {
 		if s.call.ctx.Err() != nil {
 			s.interrupt() // it came while we were reading
 		}
-		return ch, nil
+		return s.piece(ch), nil
 	case err == io.EOF:
 		s.a.settle(nil, breaker.Success)
 		return nil, s.end(nil, s.a.resp)
 	}
 	failed, _ := s.a.fail(err)
 	return nil, s.end(failed, nil)
+}
+
+// piece returns what of a chunk is new. Some servers end a stream with the whole
+// message once more, which would be shown twice.
+func (s *Stream) piece(ch *chat.Chunk) *chat.Chunk {
+	if ch.Whole && s.gave {
+		ch.Content, ch.Reasoning, ch.Refusal, ch.ToolCalls = "", "", "", nil
+	}
+	s.gave = s.gave || ch.Output()
+	return ch
 }
 
 // begin makes the call, once, up to the attempt that commits.

@@ -219,3 +219,16 @@ func TestStreamsOfAnEmptyAnswer(t *testing.T) {
 		assert.True(t, resp.Empty())
 	})
 }
+
+func TestAWholeMessageAtTheEndIsNotShownTwice(t *testing.T) {
+	inWorld(t, script(fake.Reply(fake.Text("one "), fake.Text("two"),
+		fake.Chunk(`{"choices":[{"index":0,"message":{"role":"assistant","content":"one two"},"finish_reason":"stop"}]}`), fake.Done())), nil, func(t *testing.T, w *world) {
+		s := w.client.Stream(t.Context(), hello())
+		text, err := read(s)
+		require.NoError(t, err)
+		assert.Equal(t, "one two", text)
+		resp, err := s.Response()
+		require.NoError(t, err)
+		assert.Equal(t, "one two", resp.Message.Content)
+	})
+}

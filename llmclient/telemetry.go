@@ -123,7 +123,11 @@ func provider(host string) string {
 // startCall begins the call's span; attempts are below it.
 func (t *telemetry) startCall(cl *call) context.Context {
 	attrs := append(t.base[:len(t.base):len(t.base)], attrModel.String(cl.model))
-	ctx, span := t.tracer.Start(cl.ctx, "chat "+cl.model, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
+	name := "chat " + cl.model
+	if p := cl.passed; p != nil && !p.chat {
+		name = p.method
+	}
+	ctx, span := t.tracer.Start(cl.ctx, name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
 	cl.span = span
 	return ctx
 }

@@ -1,0 +1,143 @@
+package llmclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// passed is a request of an SDK above.
+type passed struct {
+	url    *url.URL
+	method string
+	header http.Header
+	host   string
+	body   io.ReadCloser // if it can be sent only once
+	length int64
+
+	chat      bool // a chat completion: its answer is understood
+	once      bool
+	stream    bool
+	model     string
+	maxTokens int
+	tools     bool
+	reasoning bool
+}
+
+// newPassed takes a request apart. A body that can be had again is read.
+func newPassed(req *http.Request) (*passed, []byte, error) {
+	p := &passed{
+		url: req.URL, method: req.Method, header: req.Header, host: req.Host, length: req.ContentLength,
+		chat: req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, chatPath),
+	}
+	if p.method == "" {
+		p.method = http.MethodGet
+	}
+	if req.Body == nil || req.Body == http.NoBody {
+		return p, nil, nil
+	}
+	if req.GetBody == nil {
+		p.once, p.body, p.stream = true, req.Body, true
+		p.chat = false
+		return p, nil, nil
+	}
+	defer closeBody(req)
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, nil, fmt.Errorf("its body cannot be read: %w", err)
+	}
+	p.look(body)
+	return p, body, nil
+}
+
+// look reads what the clocks depend on. A body that is none of ours says
+// nothing.
+func (p *passed) look(body []byte) {
+	var r struct {
+		Model               string
+		Stream              bool
+		MaxTokens           int             `json:"max_tokens"`
+		MaxCompletionTokens int             `json:"max_completion_tokens"`
+		Tools               json.RawMessage `json:"tools"`
+		Effort              string          `json:"reasoning_effort"`
+		Reasoning           json.RawMessage `json:"reasoning"`
+		Thinking            json.RawMessage `json:"thinking"`
+	}
+	if json.Unmarshal(body, &r) != nil {
+		return
+	}
+	p.model, p.stream = r.Model, r.Stream
+	p.maxTokens = max(r.MaxTokens, r.MaxCompletionTokens)
+	p.tools = len(r.Tools) > 2
+	p.reasoning = r.Effort != "" && r.Effort != "none" || len(r.Reasoning) > 0 || len(r.Thinking) > 0
+}
+
+// request returns the request as an attempt sends it.
+func (p *passed) request(ctx context.Context, body func() (io.ReadCloser, error)) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, p.method, p.url.String(), nil)
+	if err != nil {
+		return nil, errors.New("the request cannot be built")
+	}
+	req.Header, req.Host, req.ContentLength = p.header.Clone(), p.host, p.length
+	switch {
+	case p.once:
+		req.Body = p.body
+	case p.length != 0:
+		req.Body, _ = body()
+		if p.header.Get("Idempotency-Key") == "" && p.header.Get("X-Idempotency-Key") == "" {
+			req.GetBody = body
+		}
+	}
+	return req, nil
+}
+
+// A kept is a response whose attempt failed, as far as it came.
+type kept struct {
+	status int
+	proto  string
+	major  int
+	minor  int
+	header http.Header
+	body   []byte
+	broken bool // the body did not end as it should
+}
+
+// keep returns the response of an attempt that has failed, or nil if none came.
+func (a *attempt) keep() *kept {
+	if a.head == nil {
+		return nil
+	}
+	h := a.head
+	return &kept{
+		status: h.StatusCode, proto: h.Proto, major: h.ProtoMajor, minor: h.ProtoMinor, header: h.Header,
+		body: a.tape.take(-1), broken: h.StatusCode < 300,
+	}
+}
+
+// response returns it for the SDK to see.
+func (k *kept) response(req *http.Request, err error) *http.Response {
+	h := k.header.Clone()
+	h.Set("X-Should-Retry", "false")
+	h.Del("Content-Length")
+	var body io.Reader = bytes.NewReader(k.body)
+	length := int64(len(k.body))
+	if k.broken {
+		body = io.MultiReader(body, failing{err})
+		length = -1
+	}
+	return &http.Response{
+		Status: fmt.Sprintf("%d %s", k.status, http.StatusText(k.status)), StatusCode: k.status,
+		Proto: k.proto, ProtoMajor: k.major, ProtoMinor: k.minor,
+		Header: h, Body: io.NopCloser(body), ContentLength: length, Request: req,
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
