@@ -44,7 +44,6 @@ func newPassed(req *http.Request) (*passed, []byte, error) {
 	}
 	if req.GetBody == nil {
 		p.once, p.body, p.stream = true, req.Body, true
-		p.chat = false
 		return p, nil, nil
 	}
 	defer closeBody(req)
@@ -52,6 +51,7 @@ func newPassed(req *http.Request) (*passed, []byte, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("its body cannot be read: %w", err)
 	}
+	p.length = int64(len(body))
 	p.look(body)
 	return p, body, nil
 }

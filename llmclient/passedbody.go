@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"sync"
 
 	"github.com/neverhang/neverhang/breaker"
 )
@@ -14,18 +13,25 @@ func (a *attempt) response(req *http.Request) *http.Response {
 	resp := *a.head
 	resp.Header = resp.Header.Clone()
 	resp.Request = req
-	resp.Header.Del("Content-Length")
-	resp.ContentLength = -1
-	b := &passedBody{a: a}
-	if a.settled.Load() { // it was whole before there was any output
-		b.ready, b.over = a.tape.take(-1), io.EOF
-		a.call.succeed(a)
-	} else {
-		b.ready = a.tape.take(a.answer.consumed())
-		a.watch.tell((*meter).pause)
-		b.release = context.AfterFunc(a.call.ctx, b.interrupt)
+	if !a.answer.opaque {
+		// Blank lines before the JSON have been taken off.
+		resp.Header.Del("Content-Length")
+		resp.ContentLength = -1
 	}
+	b := &passedBody{a: a, release: func() bool { return true }}
 	resp.Body = b
+	if a.settled.Load() { // it was whole before there was any output
+		b.ready = a.tape.take(-1)
+		a.call.succeed(a)
+		b.turn.end(io.EOF)
+		return &resp
+	}
+	b.ready = a.tape.take(a.answer.consumed())
+	a.watch.tell((*meter).pause)
+	ready := make(chan struct{})
+	stop := context.AfterFunc(a.call.ctx, func() { <-ready; b.interrupt() })
+	b.release = stop
+	close(ready)
 	return &resp
 }
 
@@ -33,11 +39,8 @@ func (a *attempt) response(req *http.Request) *http.Response {
 type passedBody struct {
 	a       *attempt
 	ready   []byte // checked, not yet read
-	release func() bool
-
-	mu      sync.Mutex
-	reading bool
-	over    error // io.EOF, or why it ended
+	turn    turn
+	release func() bool // stops listening to the context
 }
 
 // Read returns bytes of whole events only.
@@ -46,27 +49,17 @@ func (b *passedBody) Read(p []byte) (int, error) {
 		return 0, nil
 	}
 	for len(b.ready) == 0 {
-		b.mu.Lock()
-		if b.over != nil {
-			defer b.mu.Unlock()
-			return 0, b.over
+		if err := b.turn.read(); err != nil {
+			return 0, err
 		}
-		b.reading = true
-		b.mu.Unlock()
 		b.fetch()
-		b.mu.Lock()
-		b.reading = false
-		b.mu.Unlock()
-		if b.a.call.ctx.Err() != nil {
-			b.interrupt()
-		}
 	}
 	n := copy(p, b.ready)
 	b.ready = b.ready[n:]
 	return n, nil
 }
 
-// fetch reads the next piece of the answer.
+// fetch reads the next piece of the answer. It has the turn, and gives it back.
 func (b *passedBody) fetch() {
 	a := b.a
 	a.watch.tell((*meter).resume)
@@ -75,59 +68,40 @@ func (b *passedBody) fetch() {
 	switch {
 	case err == nil:
 		b.ready = a.tape.take(a.answer.consumed())
+		b.turn.done()
+		if a.call.ctx.Err() != nil {
+			b.interrupt() // it came while we were reading
+		}
 	case err == io.EOF:
 		b.ready = a.tape.take(-1)
 		a.settle(nil, breaker.Success)
-		b.end(nil)
+		b.release()
+		a.call.succeed(a)
+		b.turn.end(io.EOF)
 	default:
 		b.ready = a.tape.take(a.answer.consumed())
 		failed, _ := a.fail(err)
-		b.end(failed)
+		b.fail(failed)
 	}
 }
 
-func (b *passedBody) end(failed *Error) {
-	b.mu.Lock()
-	if b.over != nil {
-		b.mu.Unlock()
-		return
-	}
-	b.over = io.EOF
-	if failed != nil {
-		b.over = failed
-	}
-	b.mu.Unlock()
+func (b *passedBody) fail(failed *Error) {
 	b.release()
-	if failed == nil {
-		b.a.call.succeed(b.a)
-		return
-	}
-	err := b.a.call.fail(failed)
-	b.mu.Lock()
-	b.over = err
-	b.mu.Unlock()
+	b.turn.end(b.a.call.fail(failed))
 }
 
 // interrupt ends a body whose context has ended while nobody was reading it.
 func (b *passedBody) interrupt() {
-	b.mu.Lock()
-	busy := b.reading || b.over != nil
-	b.reading = true
-	b.mu.Unlock()
-	if busy {
-		return
+	if b.turn.seize() {
+		failed, _ := b.a.fail(context.Cause(b.a.call.ctx))
+		b.fail(failed)
 	}
-	failed, _ := b.a.fail(context.Cause(b.a.call.ctx))
-	b.end(failed)
 }
 
 // Close gives back all that the answer holds. An answer closed before its end
 // counts for nothing.
 func (b *passedBody) Close() error {
-	b.mu.Lock()
-	over := b.over != nil
-	b.mu.Unlock()
-	if !over {
+	if b.turn.ended() == nil {
 		b.a.call.cancel(errClosed)
 		b.interrupt()
 	}

@@ -27,15 +27,15 @@ type Stream struct {
 	early []chat.Chunk
 	gave  bool // pieces with output
 
-	mu      sync.Mutex
-	begun   bool
-	closed  bool
-	reading bool          // somebody is in next: it notices by itself when the context ends
-	ending  chan struct{} // set when interrupt has taken the stream, closed when its end is noted
-	over    bool          // nothing more will come
-	err     error
-	resp    *chat.Response
+	turn    turn
 	release func() bool // stops listening to the context
+	resp    *chat.Response
+
+	mu     sync.Mutex
+	begun  bool
+	closed bool
+
+	committed bool // a is there to be ended
 }
 
 // All returns the pieces of the answer as they come. After an error, which is
@@ -76,8 +76,6 @@ func (s *Stream) Response() (*chat.Response, error) {
 	for {
 		switch _, err := s.next(); {
 		case err == io.EOF:
-			s.mu.Lock()
-			defer s.mu.Unlock()
 			return s.resp, nil
 		case err != nil:
 			return nil, err
@@ -87,18 +85,19 @@ func (s *Stream) Response() (*chat.Response, error) {
 
 // Close ends the call, if it has not ended, and gives back all it holds. The
 // connection is closed, so that the server can notice. Reads under way and
-// later ones fail with an error that matches [ErrClosed]. Close never blocks
-// and returns nil.
+// later ones fail with an error that matches [ErrClosed]. Close does not wait
+// for the server and returns nil.
 func (s *Stream) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	cl, over := s.call, s.over
-	if !s.begun {
-		s.begun, s.over = true, true
-		s.err = &Error{Kind: ErrClosed, Endpoint: s.client.ep.name, Model: s.req.Model, text: "the stream was closed before it was read"}
-	}
+	cl, begun := s.call, s.begun
+	s.begun = true
 	s.mu.Unlock()
-	if cl != nil && !over {
+	switch {
+	case !begun:
+		e := &Error{Kind: ErrClosed, Endpoint: s.client.ep.name, text: "the stream was closed before it was read"}
+		s.turn.end(e)
+	case cl != nil && s.turn.ended() == nil:
 		cl.cancel(errClosed)
 		s.interrupt()
 	}
@@ -110,47 +109,33 @@ func (s *Stream) next() (*chat.Chunk, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	if s.ending != nil {
-		s.mu.Unlock()
-		<-s.ending
-		s.mu.Lock()
-	}
-	if len(s.early) > 0 && s.err == nil {
-		ch := &s.early[0]
-		s.early = s.early[1:]
-		s.mu.Unlock()
-		return s.piece(ch), nil
-	}
-	if s.over {
-		err := s.err
-		s.mu.Unlock()
-		if err == nil {
-			err = io.EOF
+	if len(s.early) > 0 {
+		if err := s.turn.ended(); err == nil || err == io.EOF {
+			ch := &s.early[0]
+			s.early = s.early[1:]
+			return s.piece(ch), nil
 		}
+	}
+	if err := s.turn.read(); err != nil {
 		return nil, err
 	}
-	s.reading = true
-	s.mu.Unlock()
-
 	s.a.watch.tell((*meter).resume)
 	ch, err := s.a.next()
 	s.a.watch.tell((*meter).pause)
-	s.mu.Lock()
-	s.reading = false
-	s.mu.Unlock()
 	switch {
 	case err == nil:
+		s.turn.done()
 		if s.call.ctx.Err() != nil {
 			s.interrupt() // it came while we were reading
 		}
 		return s.piece(ch), nil
 	case err == io.EOF:
 		s.a.settle(nil, breaker.Success)
-		return nil, s.end(nil, s.a.resp)
+		s.succeed()
+		return nil, io.EOF
 	}
 	failed, _ := s.a.fail(err)
-	return nil, s.end(failed, nil)
+	return nil, s.fail(failed)
 }
 
 // piece returns what of a chunk is new. Some servers end a stream with the whole
@@ -166,20 +151,16 @@ func (s *Stream) piece(ch *chat.Chunk) *chat.Chunk {
 // begin makes the call, once, up to the attempt that commits.
 func (s *Stream) begin() error {
 	s.mu.Lock()
-	if s.begun {
-		err := s.err
-		if s.a != nil || err == nil {
-			err = nil
-		}
-		s.mu.Unlock()
-		return err
-	}
+	begun := s.begun
 	s.begun = true
 	s.mu.Unlock()
-
+	if begun {
+		return nil
+	}
 	cl, err := s.client.begin(s.ctx, s.req)
 	if err != nil {
-		return s.fail(err)
+		s.turn.end(err)
+		return err
 	}
 	s.mu.Lock()
 	s.call = cl
@@ -187,74 +168,62 @@ func (s *Stream) begin() error {
 		cl.cancel(errClosed)
 	}
 	s.mu.Unlock()
+	var a *attempt
 	defer func() {
-		if s.a == nil {
+		if a == nil {
 			cl.abandon()
 		}
 	}()
-	a, err := cl.run(firstOutput)
-	if err != nil {
-		return s.fail(err)
+	if a, err = cl.run(firstOutput); err != nil {
+		s.turn.end(err)
+		return err
 	}
 	s.a, s.early = a, a.early
 	if a.resp != nil { // it was whole before anything was output
-		s.end(nil, a.resp)
+		s.succeed()
 		return nil
 	}
 	a.watch.tell((*meter).pause)
-	s.mu.Lock()
-	s.release = context.AfterFunc(cl.ctx, s.interrupt)
-	s.mu.Unlock()
+	s.ready()
 	return nil
 }
 
-// fail notes that there is no answer.
-func (s *Stream) fail(err error) error {
+// ready lets the end of the context end the stream, also while nobody reads.
+func (s *Stream) ready() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over, s.err = true, err
-	return err
+	s.committed = true
+	s.release = context.AfterFunc(s.call.ctx, s.interrupt)
 }
 
-// end ends the stream and its call, and returns what next is to return. If it
-// has ended already, that end counts.
-func (s *Stream) end(failed *Error, resp *chat.Response) error {
-	s.mu.Lock()
-	if s.over {
-		defer s.mu.Unlock()
-		if s.err != nil {
-			return s.err
-		}
-		return io.EOF
-	}
-	s.over, s.resp = true, resp
+// succeed ends the stream and its call with the whole answer.
+func (s *Stream) succeed() {
+	s.resp = s.a.resp
 	if s.release != nil {
 		s.release()
 	}
-	if failed == nil {
-		s.mu.Unlock()
-		s.call.succeed(s.a)
-		return io.EOF
+	s.call.succeed(s.a)
+	s.turn.end(io.EOF)
+}
+
+// fail ends the stream and its call with an error.
+func (s *Stream) fail(failed *Error) error {
+	if s.release != nil {
+		s.release()
 	}
-	s.err = failed
-	s.mu.Unlock()
 	err := s.call.fail(failed)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.err = err
+	s.turn.end(err)
 	return err
 }
 
 // interrupt ends a stream whose context has ended while nobody was reading it.
 func (s *Stream) interrupt() {
 	s.mu.Lock()
-	if s.a == nil || s.reading || s.over || s.ending != nil {
-		s.mu.Unlock()
-		return
-	}
-	s.ending = make(chan struct{})
+	committed := s.committed
 	s.mu.Unlock()
-	defer close(s.ending)
+	if !committed || !s.turn.seize() {
+		return // who is on the way to an answer, or reads one, notices by himself
+	}
 	failed, _ := s.a.fail(context.Cause(s.call.ctx))
-	_ = s.end(failed, nil)
+	_ = s.fail(failed)
 }

@@ -161,6 +161,9 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, err
 	}
+	if req.Header.Get("Upgrade") != "" {
+		return c.wire.client.Transport.RoundTrip(req) // what follows is no answer
+	}
 	p, body, err := newPassed(req)
 	if err != nil {
 		return nil, c.refuse(err, "")
@@ -184,6 +187,9 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}()
 	if a, err = cl.run(firstOutput); err == nil {
 		return a.response(req), nil
+	}
+	if p.once {
+		closeBody(req) // it may not have come to sending it
 	}
 	if cl.last != nil && req.Context().Err() == nil && !errors.Is(err, ErrClosed) {
 		return cl.last.response(req, err), nil
