@@ -108,7 +108,7 @@ func (cl *call) awaitPermit() (*pacer.Permit, *Error) {
 
 // left returns what the Call clock leaves, if it is bounded.
 func (cl *call) left() (time.Duration, bool) {
-	limit := cl.client.cfg.Clocks.bounds(load{})[iCall].limit
+	limit := cl.client.cfg.Clocks.bounds(cl.load)[iCall].limit
 	return max(0, limit-cl.spent), limit > 0
 }
 
@@ -132,7 +132,7 @@ func within(ctx context.Context, limit time.Duration) (context.Context, context.
 // exhausted returns the error of a call whose own clock ran out between
 // attempts.
 func (cl *call) exhausted(err error) *Error {
-	limit := cl.client.cfg.Clocks.bounds(load{})[iCall].limit
+	limit := cl.client.cfg.Clocks.bounds(cl.load)[iCall].limit
 	e := cl.error(ErrTimeout, fmt.Sprintf("no answer from %s within %v (clock Call), the last of it in phase %s",
 		cl.client.ep.name, limit, cl.where()))
 	e.Clock, e.Bound, e.retryable = ClockCall, limit, true

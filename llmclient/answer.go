@@ -183,7 +183,7 @@ func (n *answer) event(ev sse.Event) (*chat.Chunk, error) {
 	}
 	if bytes.HasPrefix(data, []byte("[DONE]")) {
 		n.done = true
-		n.a.watch.tell((*meter).finish)
+		n.a.watch.tell((*meter).over)
 		n.drain()
 		return nil, io.EOF
 	}

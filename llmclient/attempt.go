@@ -34,7 +34,8 @@ type attempt struct {
 	settled atomic.Bool
 
 	out       outcome
-	reused    atomic.Bool
+	connected atomic.Bool // a connection was there
+	reused    atomic.Bool // it had carried requests before, over HTTP/1
 	firstByte atomic.Bool
 
 	head   *http.Response
@@ -64,7 +65,7 @@ func (cl *call) attempt(permit *pacer.Permit, pass *breaker.Pass) *attempt {
 		b[iCall].limit = max(left, 1)
 	}
 	a.ctx, a.span = cl.client.tel.startAttempt(a)
-	a.watch.start(newMeter(a.started, b, a.speaks.plain))
+	a.watch.start(newMeter(a.started, b, a.speaks.plain, cl.client.wire.trusted))
 	cl.mu.Lock()
 	cl.n++
 	a.n = cl.n
@@ -123,7 +124,9 @@ func (a *attempt) open() error {
 		return err
 	}
 	resp, err := a.call.client.wire.do(req)
-	a.out.reused, a.out.firstByte = a.reused.Load(), a.firstByte.Load()
+	// A second dead connection is no accident any more.
+	a.out.reused, a.out.firstByte = a.reused.Load() && !a.call.renewed, a.firstByte.Load()
+	a.out.connected = a.connected.Load()
 	if err != nil {
 		return bare(err)
 	}
@@ -167,12 +170,10 @@ func (a *attempt) next() (*chat.Chunk, error) {
 		}
 		return ch, nil
 	}
-	if a.answer.finished && err != io.EOF {
-		// The model had said that it was done. What broke off after that was
-		// at most the usage.
-		if m, _ := a.watch.look(); m.phase == PhaseEnd {
-			err = io.EOF
-		}
+	if in := (*insideError)(nil); a.answer.finished && err != io.EOF && !errors.As(err, &in) {
+		// The model had said that it was done, and had said nothing since.
+		// What broke off after that was at most the usage.
+		err = io.EOF
 	}
 	if err == io.EOF && !a.answer.opaque {
 		err = a.whole()
@@ -185,6 +186,7 @@ var errRunaway = errors.New("the model says the same over and over")
 // see tells the clocks, the breaker and the endpoint's memory of a chunk.
 func (a *attempt) see(ch *chat.Chunk) {
 	if ch.Output() {
+		a.answer.finished = false
 		a.watch.tell((*meter).output)
 		if a.pass.Trial() {
 			// The model works again. Everybody else is waiting to hear that,
@@ -246,24 +248,34 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 	if cl.ctx.Err() != nil {
 		e := cl.ended()
 		v := breaker.Ignored
-		if e.Kind == ErrDeadline && m.suspect >= 0 {
+		switch {
+		case e.Kind == ErrDeadline && m.suspect >= 0:
 			// Deadlines that callers set are how many a stall is noticed.
 			v = breaker.Failure
+		case m.outputs > 0 && m.suspect < 0:
+			v = breaker.Success // the caller left an endpoint that works
 		}
-		e.Partial = a.partial(m)
+		if p := a.partial(m); p != nil {
+			e.Partial = p
+		}
+		if a.out.status >= 400 {
+			e.Status = a.out.status
+			e.causes = append(e.causes, classify(a.out, time.Now()).kind)
+		}
 		a.settle(e, v)
 		return e, ruling{kind: e.Kind}
 	}
 	e := &Error{Phase: m.phase, Endpoint: cl.client.ep.name, Model: cl.model, Status: a.out.status, Partial: a.partial(m)}
 	var r ruling
-	if out != nil && !(a.out.server != nil && out.clock == ClockEnd) {
+	var bad *badAnswer
+	if out != nil && !(out.clock == ClockEnd && (a.out.server != nil || errors.As(err, &bad))) {
 		r = ruling{kind: ErrTimeout, retry: true, fault: theirs}
 		if out.orphan || out.clock == ClockCall && m.suspect < 0 {
 			r.fault = nobodys // others are served, or the bound was ours and nothing looked wrong
 		}
 		e.Clock, e.Bound, e.Phase, e.Evidence = out.clock, out.bound, out.phase, out.evidence
 		if out.clock == ClockCall {
-			e.Bound = cl.client.cfg.Clocks.bounds(load{})[iCall].limit
+			e.Bound = cl.client.cfg.Clocks.bounds(cl.load)[iCall].limit
 		}
 	} else {
 		var in *insideError
@@ -291,26 +303,38 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 		a.coolDown(e, r)
 	}
 	v := breaker.Ignored
-	if r.fault == theirs {
+	switch r.fault {
+	case theirs:
 		v = breaker.Failure
+	case ours:
+		v = breaker.Success // it answers
 	}
 	a.settle(e, v)
+	if e.Clock != "" && a.reused.Load() && m.bytes == 0 {
+		cl.client.wire.renew() // the connection may have been dead, and others with it
+	}
 	return e, r
 }
 
 // adapt sees whether the endpoint refused the dialect rather than the request.
+// Then it is asked again in another, which is remembered if that helps.
 func (a *attempt) adapt(r *ruling) {
-	again, news := a.call.client.ep.adapt(a.speaks, a.out.status, a.out.server)
-	if !again {
+	d, text := adapted(a.speaks, a.out.status, a.out.server)
+	if text == "" {
 		return
 	}
+	a.call.speaks = d
 	*r = ruling{kind: r.kind, adapted: true}
-	if news != "" {
-		ev := a.call.event(EventAdapted)
-		ev.Text = news
-		a.call.client.notify(ev)
-	}
+	ev := a.call.event(EventAdapted)
+	ev.Text = text
+	a.call.client.notify(ev)
 }
+
+// maxPause bounds the pause that all calls to an endpoint make because one was
+// told to wait. Servers name times that are not meant, and come back sooner
+// than they say: after so long one call may ask again. The caller who was told
+// gets the whole time.
+const maxPause = 2 * time.Minute
 
 // coolDown makes all calls to the endpoint wait, since it told one to.
 func (a *attempt) coolDown(e *Error, r ruling) {
@@ -318,7 +342,7 @@ func (a *attempt) coolDown(e *Error, r ruling) {
 	if !r.hasAfter {
 		d = a.call.client.cfg.Retry.Backoff
 	}
-	if d <= 0 {
+	if d = min(d, maxPause); d <= 0 {
 		return
 	}
 	a.call.client.ep.pacer.CoolDown(d)
@@ -365,6 +389,9 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 	}
 	cl.mu.Unlock()
 	cl.spent += a.ended.spent(now)
+	if e == nil {
+		cl.client.ep.succeeded(a.speaks)
+	}
 	if e == nil && !a.ended.firstOutput.IsZero() {
 		cl.client.ep.budget.give(now, max(gainOfSuccess, cl.retry.paid))
 		cl.client.ep.evidence.pace.add(cl.kind(), a.started, a.ended.firstOutput.Sub(a.started), a.ended.longestGap)

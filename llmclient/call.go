@@ -70,6 +70,7 @@ func (cl *call) take(req *chat.Request) {
 	if cl.model == "" {
 		cl.model = cl.client.cfg.Model
 	}
+	cl.speaks = cl.client.ep.speaks()
 }
 
 // encode writes the request's body in the dialect that the endpoint speaks.
@@ -84,7 +85,6 @@ func (cl *call) encode() error {
 	case n != "" && n != "1":
 		return fmt.Errorf("its Extra asks for n = %s answers, and a call returns one; make several calls", bounded(n, 20))
 	}
-	cl.speaks = cl.client.ep.speaks()
 	body, err := req.AppendJSON(nil, !cl.speaks.plain, !cl.speaks.plain && !cl.speaks.noUsage)
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ type outcome struct {
 	inside bool              // they came inside an answer with status 200
 	err    error             // what the transport, the decoder or the check of the answer said
 
+	connected bool // there was a connection to send on
 	reused    bool // the connection had been used before
 	firstByte bool // a byte of the answer came
 }
@@ -35,14 +36,15 @@ const (
 // A ruling is what follows from an outcome. Everything downstream (retry,
 // breaker, pacer, telemetry, the caller) reads it and nothing else.
 type ruling struct {
-	kind     Kind
-	retry    bool
-	fault    fault
-	after    time.Duration // how long the endpoint asks to wait
-	hasAfter bool
-	throttle bool // the endpoint wants everybody to slow down
-	stale    bool // a pooled connection was dead: send again at once, nobody failed
-	adapted  bool // the endpoint's dialect is known better now: send again at once
+	kind      Kind
+	retry     bool
+	fault     fault
+	after     time.Duration // how long the endpoint asks to wait
+	hasAfter  bool
+	throttle  bool // the endpoint wants everybody to slow down
+	stale     bool // a pooled connection was dead: send again at once, nobody failed
+	unreached bool // nobody was reached
+	adapted   bool // the endpoint's dialect is known better now: send again at once
 }
 
 // classify decides what an outcome means. It is pure; its table test is the
@@ -91,7 +93,7 @@ func classifyFailure(o outcome) ruling {
 	case permanent(o.err):
 		return ruling{kind: ErrNetwork, fault: theirs}
 	}
-	return ruling{kind: ErrNetwork, retry: true, fault: theirs}
+	return ruling{kind: ErrNetwork, retry: true, fault: theirs, unreached: !o.connected && refused(o.err)}
 }
 
 // classifyError is about error statuses. The body decides what a status means.

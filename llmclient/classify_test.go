@@ -1,6 +1,7 @@
 package llmclient
 
 import (
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -71,10 +72,11 @@ func TestClassify(t *testing.T) {
 		"inside, throttled":              {inside(`{"error":{"message":"x","type":"rate_limit_error"}}`), ruling{kind: ErrThrottled, retry: true, throttle: true, fault: ours}},
 		"inside, of no known kind":       {inside(`{"error":{"message":"boom"}}`), ruling{kind: ErrServer, retry: true, fault: theirs}},
 		"inside, context":                {inside(`{"error":{"message":"x","type":"exceed_context_size_error"}}`), ruling{kind: ErrContextLength, fault: ours}},
-		"refused":                        {outcome{err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, ruling{kind: ErrNetwork, retry: true, fault: theirs}},
-		"no such host":                   {outcome{err: &net.DNSError{IsNotFound: true}}, ruling{kind: ErrNetwork, fault: theirs}},
-		"a name server in trouble":       {outcome{err: &net.DNSError{IsTimeout: true}}, ruling{kind: ErrNetwork, retry: true, fault: theirs}},
-		"reset before an answer":         {outcome{err: reset}, ruling{kind: ErrNetwork, retry: true, fault: theirs}},
+		"refused":                        {outcome{err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, ruling{kind: ErrNetwork, retry: true, fault: theirs, unreached: true}},
+		"no such host":                   {outcome{err: &net.DNSError{IsNotFound: true}}, ruling{kind: ErrNetwork, retry: true, fault: theirs, unreached: true}},
+		"a certificate":                  {outcome{err: x509.HostnameError{}}, ruling{kind: ErrNetwork, fault: theirs}},
+		"a name server in trouble":       {outcome{err: &net.DNSError{IsTimeout: true}}, ruling{kind: ErrNetwork, retry: true, fault: theirs, unreached: true}},
+		"reset before an answer":         {outcome{err: reset, connected: true}, ruling{kind: ErrNetwork, retry: true, fault: theirs}},
 		"reset of a pooled connection":   {outcome{err: reset, reused: true}, ruling{kind: ErrNetwork, retry: true, stale: true}},
 		"reset within the answer":        {outcome{status: 200, err: reset, reused: true, firstByte: true}, ruling{kind: ErrIncomplete, retry: true, fault: theirs}},
 		"the body ends early":            {outcome{status: 200, err: io.ErrUnexpectedEOF, firstByte: true}, ruling{kind: ErrIncomplete, retry: true, fault: theirs}},

@@ -103,7 +103,8 @@ type Clocks struct {
 
 	// Call runs over the whole call: waits between attempts, waits for the
 	// breaker, and attempts as far as they bring nothing. It stands still in
-	// the pacer's queue and while output comes. Limit 20 min.
+	// the pacer's queue and while output comes. Limit 20 min; it grows with
+	// FirstOutput and Attempt, as long as it is not set.
 	Call Clock
 }
 
@@ -177,6 +178,7 @@ func (c *Clocks) check() error {
 type bound struct {
 	suspect, limit time.Duration
 	set            bool // the limit is the user's word: nothing moves it
+	suspectSet     bool // so is the suspect
 }
 
 // load describes a request as far as clocks depend on it.
@@ -194,21 +196,26 @@ const bytesPerToken = 3
 // bounds returns the clocks for a request.
 func (c *Clocks) bounds(l load) [clockCount]bound {
 	var out [clockCount]bound
+	over := max(0, l.promptBytes/bytesPerToken-freePrompt)
 	for i, k := range c.all() {
 		d := clockDefaults[i]
 		switch i {
 		case iFirstOutput:
-			if over := l.promptBytes/bytesPerToken - freePrompt; over > 0 {
-				d.Suspect += time.Duration(over) * promptSuspect
-				d.Limit += time.Duration(over) * promptLimit
+			d.Suspect += time.Duration(over) * promptSuspect
+			d.Limit += time.Duration(over) * promptLimit
+		case iCall:
+			// Room for what FirstOutput and Attempt may take.
+			d.Limit += time.Duration(over) * promptLimit
+			if more := l.maxTokens - freeAnswer; more > 0 {
+				d.Limit += time.Duration(more) * answerLimit
 			}
 		case iGap:
 			if !l.tools && !l.reasoning {
 				d.Limit = gapPlain
 			}
 		case iAttempt:
-			if over := l.maxTokens - freeAnswer; over > 0 {
-				d.Limit += time.Duration(over) * answerLimit
+			if more := l.maxTokens - freeAnswer; more > 0 {
+				d.Limit += time.Duration(more) * answerLimit
 			}
 		}
 		out[i] = k.resolve(d)
@@ -228,6 +235,7 @@ func (c Clock) resolve(d Clock) bound {
 			b.suspect = c.Limit / 2
 		}
 	}
+	b.suspectSet = c.Suspect != 0
 	switch {
 	case c.Suspect < 0:
 		b.suspect = 0

@@ -2,6 +2,7 @@ package llmclient
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -23,6 +24,7 @@ type endpoint struct {
 	budget   budget
 
 	mu      sync.Mutex
+	worked  bool // some call has succeeded
 	dialect dialect
 	reasons map[string]bool // models that were seen to reason
 }
@@ -48,6 +50,22 @@ func (e *endpoint) finishes() {
 	e.dialect.ends = true
 }
 
+// succeeded is told that a call has its answer, which was asked for in dialect
+// d: what the endpoint was spared in it is remembered.
+func (e *endpoint) succeeded(d dialect) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.worked = true
+	e.dialect.plain = e.dialect.plain || d.plain
+	e.dialect.noUsage = e.dialect.noUsage || d.noUsage
+}
+
+func (e *endpoint) works() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.worked
+}
+
 func (e *endpoint) reasoning(model string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -65,38 +83,32 @@ func (e *endpoint) sawReasoning(model string) {
 	}
 }
 
-// adapt looks at a refusal of a request that was sent in dialect d. If what
-// was refused is streaming or its options, the endpoint is spoken to without
-// from now on, and the request can be sent again: that is reported, with a text
-// if it is news.
-func (e *endpoint) adapt(d dialect, status int, said *chat.ServerError) (again bool, news string) {
+// A word for streaming, standing alone: not "upstream", nor a tool's name.
+var streamWord = regexp.MustCompile(`\bstream(s|ed|ing)?\b`)
+
+// adapted looks at a refusal of a request that was sent in dialect d. If what
+// was refused is streaming or its options, it returns the dialect in which to
+// ask again, and what that means.
+func adapted(d dialect, status int, said *chat.ServerError) (dialect, string) {
 	switch status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType,
 		http.StatusUnprocessableEntity, http.StatusNotImplemented:
 	default:
-		return false, ""
+		return d, ""
 	}
 	if d.plain || said == nil {
-		return false, ""
+		return d, ""
 	}
 	words := strings.ToLower(said.Param + " " + said.Message)
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	switch {
 	case !d.noUsage && (strings.Contains(words, "stream_options") || strings.Contains(words, "include_usage")):
-		if !e.dialect.noUsage {
-			news = "it refuses stream_options: no usage is asked for in streams"
-		}
-		e.dialect.noUsage = true
-		return true, news
-	case said.Param == "stream", strings.Contains(words, "stream") && refuses(words):
-		if !e.dialect.plain {
-			news = "it refuses to stream: answers are asked for whole"
-		}
-		e.dialect.plain = true
-		return true, news
+		d.noUsage = true
+		return d, "it refuses stream_options: no usage is asked for in streams"
+	case said.Param == "stream", streamWord.MatchString(words) && refuses(words):
+		d.plain = true
+		return d, "it refuses to stream: answers are asked for whole"
 	}
-	return false, ""
+	return d, ""
 }
 
 // refuses reports whether a message says that something is not to be had.

@@ -24,6 +24,11 @@ const (
 	// deadAfter is how many probes in a row must go unanswered, with not a
 	// byte from the endpoint meanwhile, for it to be dead.
 	deadAfter = 2
+
+	// How long calls wait for a dead endpoint to answer a probe before they try
+	// all the same: longer if it has ever answered one.
+	hopeKnown   = 5 * time.Minute
+	hopeUnknown = 3 * time.Minute
 )
 
 // An Adviser knows more about an endpoint than its answers show, for example
@@ -66,20 +71,26 @@ type evidence struct {
 
 	lastByte atomic.Int64 // nanoseconds; of any call or probe
 	isDead   atomic.Bool
+	answers  atomic.Bool // it has answered a probe
+	mute     atomic.Bool // it does not answer probes though it works: they show nothing
 	pace     pace
 
 	mu     sync.Mutex
 	asking bool          // the goroutine runs
 	life   chan struct{} // closed when a dead endpoint is alive again; nil if it is not dead
 	hoping int           // calls that wait for that
+	advice chan Advice   // of a question that the adviser has not answered in time
 }
 
 func newEvidence(c *Client) *evidence { return &evidence{client: c, probe: c.wire.probing()} }
 
-// saw is told that bytes came.
+// saw is told that bytes of an answer came.
 func (e *evidence) saw(now time.Time) {
 	e.lastByte.Store(now.UnixNano())
 	if e.isDead.Load() {
+		if !e.answers.Load() {
+			e.mute.Store(true) // it was not dead, it only does not answer probes
+		}
 		e.revive()
 	}
 }
@@ -116,8 +127,15 @@ func (e *evidence) ask() {
 	e.asking = true
 }
 
-// awaitLife waits while the endpoint is dead.
+// awaitLife waits while the endpoint is dead, but not for ever: probes may be
+// what it has stopped answering, and nothing else.
 func (e *evidence) awaitLife(ctx context.Context) error {
+	hope := hopeUnknown
+	if e.answers.Load() {
+		hope = hopeKnown
+	}
+	t := time.NewTimer(hope)
+	defer t.Stop()
 	e.mu.Lock()
 	life := e.life
 	if life == nil {
@@ -134,6 +152,8 @@ func (e *evidence) awaitLife(ctx context.Context) error {
 	e.ask()
 	select {
 	case <-life:
+		return nil
+	case <-t.C:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -163,7 +183,7 @@ func (e *evidence) run(ctx context.Context) {
 		}
 		e.cutOrphans(waiting)
 		e.consult(ctx, waiting)
-		if !time.Now().Before(next) && e.probe != nil {
+		if !time.Now().Before(next) && e.probes() {
 			began := time.Now()
 			answered := e.probed(ctx)
 			if ctx.Err() != nil {
@@ -176,7 +196,7 @@ func (e *evidence) run(ctx context.Context) {
 			}
 		}
 		pause := probeLimit
-		if d := time.Until(next); e.probe != nil && d < pause {
+		if d := time.Until(next); e.probes() && d < pause {
 			pause = d
 		}
 		if pause > 0 && !sleep(ctx, pause) {
@@ -185,10 +205,14 @@ func (e *evidence) run(ctx context.Context) {
 	}
 }
 
+// probes reports whether probes can be made and show anything.
+func (e *evidence) probes() bool { return e.probe != nil && !e.mute.Load() }
+
 // judge says what a probe shows, and returns how many in a row have gone
 // unanswered.
 func (e *evidence) judge(answered bool, began time.Time, misses int) int {
 	if answered {
+		e.answers.Store(true)
 		e.saw(time.Now())
 		e.client.ep.breaker.Hurry()
 		return 0
@@ -229,18 +253,11 @@ func (e *evidence) probed(ctx context.Context) bool {
 
 // consult asks the adviser, if there is one.
 func (e *evidence) consult(ctx context.Context, waiting []waiter) {
-	adviser := e.client.cfg.Adviser
-	if adviser == nil || len(waiting) == 0 {
+	if e.client.cfg.Adviser == nil || len(waiting) == 0 {
 		return
 	}
-	list := make([]InFlight, len(waiting))
-	for i, w := range waiting {
-		list[i] = w.a.call.look()
-	}
-	ctx, cancel := context.WithTimeout(ctx, probeLimit)
-	defer cancel()
-	advice, err := contain(func() (Advice, error) { return adviser.Advise(ctx, list), nil })
-	if err != nil {
+	advice, ok := e.advise(ctx, waiting)
+	if !ok {
 		return
 	}
 	for _, w := range waiting {
@@ -250,6 +267,33 @@ func (e *evidence) consult(ctx context.Context, waiting []waiter) {
 		case AdviceBusy:
 			w.a.watch.tell((*meter).hold)
 		}
+	}
+}
+
+// advise waits for the adviser's answer, for as long as a probe may take. One
+// that does not come back is not asked again until it does.
+func (e *evidence) advise(ctx context.Context, waiting []waiter) (Advice, bool) {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	if e.advice == nil {
+		list := make([]InFlight, len(waiting))
+		for i, w := range waiting {
+			list[i] = w.a.call.look()
+		}
+		answer := make(chan Advice, 1)
+		go func() {
+			// A panic is no advice.
+			advice, _ := contain(func() (Advice, error) { return e.client.cfg.Adviser.Advise(ctx, list), nil })
+			answer <- advice
+		}()
+		e.advice = answer
+	}
+	select {
+	case advice := <-e.advice:
+		e.advice = nil
+		return advice, true
+	case <-ctx.Done():
+		return Advice{}, false
 	}
 }
 

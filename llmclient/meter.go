@@ -34,6 +34,8 @@ type meter struct {
 	lastPing    time.Time     // in this phase
 	pingGap     time.Duration // the longest between two pings of this phase
 	paused      time.Time     // since when the consumer is not reading; zero if it is
+	refuted     bool          // output came after a finish reason: it means nothing here
+	blind       bool          // the transport does not tell how the request goes on
 
 	suspect int // the clock that is suspect, or -1
 
@@ -58,13 +60,30 @@ type expiry struct {
 	orphan   bool   // the endpoint serves others: nothing is held against it
 }
 
-func newMeter(now time.Time, b [clockCount]bound, plain bool) meter {
+// newMeter returns the meter of an attempt that begins now. traced says that
+// the transport tells how the request goes on. Otherwise the wait for output
+// begins at once, and anew with whatever is read of the request, until the
+// first word from the transport proves that it does tell.
+func newMeter(now time.Time, b [clockCount]bound, plain, traced bool) meter {
 	m := meter{bounds: b, plain: plain, phase: PhaseConnect, phaseSince: now, started: now, suspect: -1}
 	m.begin(iCall, now)
 	if plain {
 		m.begin(iAttempt, now)
 	}
+	if !traced {
+		m.blind = true
+		m.sent(now)
+	}
 	return m
+}
+
+// see is told that the transport tells.
+func (m *meter) see(now time.Time) {
+	if m.blind && m.bytes == 0 && m.phase == PhaseFirstOutput {
+		m.end(iFirstOutput)
+		m.enter(PhaseConnect, now)
+	}
+	m.blind = false
 }
 
 func (m *meter) begin(i int, now time.Time) {
@@ -87,12 +106,14 @@ func (m *meter) enter(p Phase, now time.Time) {
 }
 
 func (m *meter) connect(now time.Time) {
+	m.see(now)
 	if m.phase == PhaseConnect && m.clocks[iConnect].since.IsZero() {
 		m.begin(iConnect, now)
 	}
 }
 
 func (m *meter) connected(now time.Time) {
+	m.see(now)
 	m.end(iConnect)
 	if m.phase == PhaseConnect {
 		m.enter(PhaseSend, now)
@@ -101,8 +122,11 @@ func (m *meter) connected(now time.Time) {
 }
 
 func (m *meter) wrote(now time.Time) {
-	if m.phase == PhaseSend {
+	switch {
+	case m.phase == PhaseSend:
 		m.begin(iSend, now)
+	case m.blind && m.phase == PhaseFirstOutput && !m.plain:
+		m.begin(iFirstOutput, now)
 	}
 }
 
@@ -137,29 +161,38 @@ func (m *meter) read(n int, now time.Time) {
 	}
 }
 
+// leastPing is how far apart pings are. What comes closer together is a
+// greeting, a padding, or the bytes of one ping.
+const leastPing = time.Second
+
 // ping is told that the server said it is alive, and nothing else.
 func (m *meter) ping(now time.Time) {
-	if m.phase >= PhaseEnd {
+	gap := now.Sub(m.lastPing)
+	if m.phase >= PhaseEnd || m.pings > 0 && gap < leastPing {
 		return
 	}
 	if m.pings > 0 {
-		m.pingGap = max(m.pingGap, now.Sub(m.lastPing))
+		m.pingGap = max(m.pingGap, gap)
 	}
 	m.pings++
 	m.lastPing = now
-	if m.bounds[iSilence].set || m.pings < 3 || m.pingGap == 0 {
-		return
-	}
 	b := &m.bounds[iSilence]
+	if b.set || m.plain || m.pings < 3 {
+		return // a plain answer has no first output, at which pings may stop
+	}
 	b.limit = max(4*m.pingGap, silenceFloor)
-	b.suspect = 2 * m.pingGap
+	if !b.suspectSet {
+		b.suspect = 2 * m.pingGap
+	}
 	m.begin(iSilence, now)
 }
 
 // output is told that the model wrote something.
 func (m *meter) output(now time.Time) {
 	if m.phase >= PhaseEnd {
-		return
+		// The finish reason was none. Some servers send one with every piece.
+		m.refuted = true
+		m.end(iEnd)
 	}
 	if m.firstOutput.IsZero() {
 		m.firstOutput = now
@@ -197,12 +230,18 @@ func (m *meter) reasons() {
 
 // finish is told that nothing more is to come that matters.
 func (m *meter) finish(now time.Time) {
-	if m.phase == PhaseEnd {
+	if m.phase == PhaseEnd || m.refuted {
 		return
 	}
 	m.end(iConnect, iSend, iFirstOutput, iGap, iSilence, iAttempt, iCall)
 	m.enter(PhaseEnd, now)
 	m.begin(iEnd, now)
+}
+
+// over is told that the answer itself says that it is over.
+func (m *meter) over(now time.Time) {
+	m.refuted = false
+	m.finish(now)
 }
 
 // refused is told that the answer is an error whose body is being read.

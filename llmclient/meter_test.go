@@ -13,27 +13,31 @@ func TestResolvingClocks(t *testing.T) {
 		clock Clock
 		want  bound
 	}{
-		"zero is the default":                         {Clock{}, bound{30 * time.Second, 10 * time.Minute, false}},
-		"a limit above the suspect leaves it":         {Clock{Limit: time.Minute}, bound{30 * time.Second, time.Minute, true}},
-		"a limit at the suspect moves it to its half": {Clock{Limit: 30 * time.Second}, bound{15 * time.Second, 30 * time.Second, true}},
-		"a limit below the suspect too":               {Clock{Limit: 10 * time.Second}, bound{5 * time.Second, 10 * time.Second, true}},
-		"a negative limit is none":                    {Clock{Limit: -1}, bound{30 * time.Second, 0, true}},
-		"a negative suspect is none":                  {Clock{Suspect: -1}, bound{0, 10 * time.Minute, false}},
-		"a suspect of one's own":                      {Clock{Suspect: time.Minute}, bound{time.Minute, 10 * time.Minute, false}},
-		"a suspect beyond the default limit lifts it": {Clock{Suspect: time.Hour}, bound{time.Hour, time.Hour, false}},
-		"both":    {Clock{Suspect: time.Second, Limit: 2 * time.Second}, bound{time.Second, 2 * time.Second, true}},
-		"neither": {Clock{Suspect: -1, Limit: -1}, bound{0, 0, true}},
+		"zero is the default":                         {Clock{}, bound{suspect: 30 * time.Second, limit: 10 * time.Minute, set: false}},
+		"a limit above the suspect leaves it":         {Clock{Limit: time.Minute}, bound{suspect: 30 * time.Second, limit: time.Minute, set: true}},
+		"a limit at the suspect moves it to its half": {Clock{Limit: 30 * time.Second}, bound{suspect: 15 * time.Second, limit: 30 * time.Second, set: true}},
+		"a limit below the suspect too":               {Clock{Limit: 10 * time.Second}, bound{suspect: 5 * time.Second, limit: 10 * time.Second, set: true}},
+		"a negative limit is none":                    {Clock{Limit: -1}, bound{suspect: 30 * time.Second, limit: 0, set: true}},
+		"a negative suspect is none":                  {Clock{Suspect: -1}, bound{suspect: 0, limit: 10 * time.Minute, set: false}},
+		"a suspect of one's own":                      {Clock{Suspect: time.Minute}, bound{suspect: time.Minute, limit: 10 * time.Minute, set: false}},
+		"a suspect beyond the default limit lifts it": {Clock{Suspect: time.Hour}, bound{suspect: time.Hour, limit: time.Hour, set: false}},
+		"both":    {Clock{Suspect: time.Second, Limit: 2 * time.Second}, bound{suspect: time.Second, limit: 2 * time.Second, set: true}},
+		"neither": {Clock{Suspect: -1, Limit: -1}, bound{suspect: 0, limit: 0, set: true}},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, tc.clock.resolve(d)) })
+		t.Run(name, func(t *testing.T) {
+			got := tc.clock.resolve(d)
+			got.suspectSet = false
+			assert.Equal(t, tc.want, got)
+		})
 	}
 }
 
 func TestGrowthMovesDefaultsOnly(t *testing.T) {
 	small, large := load{promptBytes: 3 * 8000}, load{promptBytes: 3 * 48000}
 	var c Clocks
-	assert.Equal(t, bound{30 * time.Second, 10 * time.Minute, false}, c.bounds(small)[iFirstOutput])
-	assert.Equal(t, bound{130 * time.Second, 1000 * time.Second, false}, c.bounds(large)[iFirstOutput])
+	assert.Equal(t, bound{suspect: 30 * time.Second, limit: 10 * time.Minute, set: false}, c.bounds(small)[iFirstOutput])
+	assert.Equal(t, bound{suspect: 130 * time.Second, limit: 1000 * time.Second, set: false}, c.bounds(large)[iFirstOutput])
 	c.FirstOutput.Limit = time.Minute
 	assert.Equal(t, time.Minute, c.bounds(large)[iFirstOutput].limit, "a limit that was set is exact")
 }
@@ -94,7 +98,7 @@ func TestMeter(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-			m := newMeter(start, tc.clocks.bounds(tc.load), tc.plain)
+			m := newMeter(start, tc.clocks.bounds(tc.load), tc.plain, true)
 			for _, st := range tc.steps {
 				out := m.check(start.Add(st.at)).out
 				assert.Nil(t, out, "before %s at %v", st.what, st.at)
@@ -120,7 +124,7 @@ func TestMeter(t *testing.T) {
 func TestSuspicionIsToldOnceUntilTheClockBeginsAnew(t *testing.T) {
 	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	var c Clocks
-	m := newMeter(start, c.bounds(load{}), false)
+	m := newMeter(start, c.bounds(load{}), false, true)
 	m.sent(start)
 	told := m.check(start.Add(30*time.Second - 1)).told
 	assert.Empty(t, told)

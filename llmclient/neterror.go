@@ -1,6 +1,7 @@
 package llmclient
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -16,13 +17,36 @@ import (
 func bare(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
-		return u.Err
+		err = u.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		err = foreignError{err}
 	}
 	return err
 }
 
+// refused reports whether there was nobody to connect to.
+func refused(err error) bool {
+	var dns *net.DNSError
+	var op *net.OpError
+	return errors.As(err, &dns) || errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &op) && op.Op == "dial"
+}
+
+// A foreignError is an error of a transport that ran into a deadline of its
+// own, or was cancelled by itself. It matches all that it matched, except what
+// would say that it was the caller's doing.
+type foreignError struct{ err error }
+
+func (e foreignError) Error() string { return e.err.Error() }
+
+func (e foreignError) Is(target error) bool {
+	return target != context.DeadlineExceeded && target != context.Canceled && errors.Is(e.err, target)
+}
+
+func (e foreignError) As(target any) bool { return errors.As(e.err, target) }
+
 // permanent reports whether a failed connection will fail again: certificates
-// do not become valid, and a name that does not exist mostly stays so.
+// do not become valid by waiting.
 func permanent(err error) bool {
 	var (
 		cert  *tls.CertificateVerificationError
@@ -35,7 +59,7 @@ func permanent(err error) bool {
 	case errors.As(err, &cert), errors.As(err, &host), errors.As(err, &auth), errors.As(err, &plain):
 		return true
 	case errors.As(err, &dns):
-		return dns.IsNotFound
+		return false // also a name that is not found: it may be on its way
 	}
 	return strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
 }

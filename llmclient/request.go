@@ -1,10 +1,19 @@
 package llmclient
 
 import (
+	"crypto/tls"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 )
+
+// multiplexed reports whether a connection carries several requests at a time,
+// by HTTP/2: there that it is old says nothing about a request that failed.
+func multiplexed(c net.Conn) bool {
+	t, ok := c.(interface{ ConnectionState() tls.ConnectionState })
+	return ok && t.ConnectionState().NegotiatedProtocol == "h2"
+}
 
 // request returns the attempt's request, whose progress is told to its watch.
 func (a *attempt) request() (*http.Request, error) {
@@ -19,7 +28,8 @@ func (a *attempt) request() (*http.Request, error) {
 		DNSStart:     func(httptrace.DNSStartInfo) { a.watch.tell((*meter).connect) },
 		ConnectStart: func(string, string) { a.watch.tell((*meter).connect) },
 		GotConn: func(info httptrace.GotConnInfo) {
-			a.reused.Store(info.Reused)
+			a.connected.Store(true)
+			a.reused.Store(info.Reused && !multiplexed(info.Conn))
 			a.watch.tell((*meter).connected)
 		},
 		WroteRequest: func(info httptrace.WroteRequestInfo) {

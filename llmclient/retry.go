@@ -77,7 +77,12 @@ func (cl *call) again(e *Error, r ruling) *Error {
 			return e
 		}
 		return nil
-	case cl.ctx.Err() != nil || !e.retryable || e.Clock == ClockCall || !cl.retry.allows(e):
+	case cl.ctx.Err() != nil || !e.retryable || e.Clock == ClockCall:
+		return e
+	case r.unreached && cl.client.ep.works():
+		// It worked, and now there is nobody: it is being restarted. Tries that
+		// reach nobody harm nobody, so they go on as long as the call may.
+	case !cl.retry.allows(e):
 		return e
 	}
 	if e.Evidence != "" {
@@ -87,7 +92,7 @@ func (cl *call) again(e *Error, r ruling) *Error {
 	}
 	wait := cl.retry.wait(r)
 	var reserve time.Duration
-	if e.Kind == ErrTimeout {
+	if e.Kind == ErrTimeout && e.Clock != ClockConnect && e.Clock != ClockSend {
 		// What has just stalled may stall again: without the time in which
 		// that would show, another try only adds to the server's load.
 		reserve = cl.client.cfg.Clocks.bounds(cl.load)[iFirstOutput].suspect
@@ -165,6 +170,7 @@ func (cl *call) backoff(wait time.Duration) *Error {
 	case <-t.C:
 		return nil
 	case <-cl.ctx.Done():
+		cl.client.ep.budget.give(time.Now(), cl.retry.paid) // for a retry that will not be
 		return cl.ended()
 	}
 }

@@ -104,6 +104,10 @@ func TestRetryAfter(t *testing.T) {
 		"negative seconds":              {fake.RetryAfter(-time.Second), 500 * time.Millisecond},
 		"negative milliseconds":         {fake.RetryAfterMs(-time.Second), 500 * time.Millisecond},
 		"a date long past":              {fake.Header("Retry-After", "Wed, 21 Oct 1998 07:28:00 GMT"), 500 * time.Millisecond},
+		"seconds since 1970":            {fake.Header("Retry-After", "946684804"), 4 * time.Second},
+		"milliseconds since 1970":       {fake.Header("Retry-After", "946684803000"), 3 * time.Second},
+		"infinite":                      {fake.Header("Retry-After", "inf"), 500 * time.Millisecond},
+		"not a number, and seconds":     {fake.Reply(fake.Header("Retry-After-Ms", "NaN"), fake.RetryAfter(3*time.Second)), 3 * time.Second},
 		"nonsense":                      {fake.Header("Retry-After", "soon"), 500 * time.Millisecond},
 		"not a number":                  {fake.Header("Retry-After", "NaN"), 500 * time.Millisecond},
 		"a date, by the server's clock": {fake.Reply(fake.Header("Date", "Wed, 21 Oct 2015 07:28:00 GMT"), fake.Header("Retry-After", "Wed, 21 Oct 2015 07:28:05 GMT")), 5 * time.Second},
@@ -142,12 +146,13 @@ func TestAWaitThatDoesNotFitIsNotBegun(t *testing.T) {
 			assert.True(t, e.Retryable())
 			assert.Equal(t, time.Hour, e.RetryAfter())
 
-			// And whoever comes later is told at once, without asking again.
+			// Whoever comes later asks again after a while: servers come back
+			// sooner than they say.
 			_, err = w.client.Chat(t.Context(), hello())
 			e = failure(t, err, llmclient.ErrThrottled)
 			assert.Equal(t, time.Hour, e.RetryAfter())
-			w.elapsed(0)
-			assert.Len(t, w.srv.Requests(), 1)
+			w.elapsed(2 * time.Minute)
+			assert.Len(t, w.srv.Requests(), 2)
 		})
 	})
 	t.Run("after a stall, the time in which another would show", func(t *testing.T) {

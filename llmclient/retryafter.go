@@ -1,6 +1,7 @@
 package llmclient
 
 import (
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -20,7 +21,7 @@ const maxRetryAfter = 365 * 24 * time.Hour
 // or is negative, is a wait of zero: the endpoint has nothing to ask, and the
 // ordinary backoff applies.
 func parseRetryAfter(h http.Header, now time.Time) (wait time.Duration, ok bool) {
-	if ms, err := strconv.ParseFloat(strings.TrimSpace(h.Get("Retry-After-Ms")), 64); err == nil {
+	if ms, err := strconv.ParseFloat(strings.TrimSpace(h.Get("Retry-After-Ms")), 64); err == nil && finite(ms) {
 		return seconds(ms / 1000)
 	}
 	text := strings.TrimSpace(h.Get("Retry-After"))
@@ -28,6 +29,15 @@ func parseRetryAfter(h http.Header, now time.Time) (wait time.Duration, ok bool)
 		return 0, false
 	}
 	if s, err := strconv.ParseFloat(text, 64); err == nil {
+		epoch := float64(now.Unix())
+		switch {
+		case !finite(s):
+			return 0, false
+		case s > epoch*500: // a time in milliseconds since 1970
+			return seconds(s/1000 - epoch)
+		case s > epoch/2: // a time in seconds since 1970
+			return seconds(s - epoch)
+		}
 		return seconds(s)
 	}
 	at, err := http.ParseTime(text)
@@ -40,12 +50,12 @@ func parseRetryAfter(h http.Header, now time.Time) (wait time.Duration, ok bool)
 	return seconds(at.Sub(now).Seconds())
 }
 
+func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+
 // seconds converts before it scales: a large number must not overflow into a
-// negative wait. NaN is no number of seconds.
+// negative wait.
 func seconds(s float64) (time.Duration, bool) {
 	switch {
-	case s != s:
-		return 0, false
 	case s <= 0:
 		return 0, true
 	case s >= maxRetryAfter.Seconds():

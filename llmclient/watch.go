@@ -70,13 +70,13 @@ func (w *watch) fire() {
 	w.armLocked(now)
 	w.mu.Unlock()
 
+	if f.out != nil {
+		w.onExpire(*f.out) // first: an observer may take its time
+	}
 	for _, t := range f.told {
 		w.onSuspect(t)
 	}
-	switch {
-	case f.out != nil:
-		w.onExpire(*f.out)
-	case f.ask:
+	if f.ask && f.out == nil {
 		w.onAsk()
 	}
 }

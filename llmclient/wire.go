@@ -112,12 +112,15 @@ func (w *wire) probing() *http.Client {
 
 // renew drops pooled connections, so that the next request dials.
 func (w *wire) renew() {
+	w.client.CloseIdleConnections()
+}
+
+// close gives up what the client's own transport holds.
+func (w *wire) close() {
 	if w.own != nil {
 		w.own.CloseIdleConnections()
 	}
 }
-
-func (w *wire) close() { w.renew() }
 
 // do makes the exchange. The response's body must be closed.
 func (w *wire) do(req *http.Request) (*http.Response, error) {
