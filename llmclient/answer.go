@@ -3,6 +3,7 @@ package llmclient
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -30,6 +31,7 @@ type answer struct {
 	done     bool   // [DONE] has come
 	reasoned bool   // reasoning has come
 	noise    string // a line that belongs to no event stream
+	restSeen bool   // an event without its end has been looked at
 }
 
 // An insideError is an error that the server sent inside an answer.
@@ -64,17 +66,38 @@ func (n *answer) next() (*chat.Chunk, error) {
 	for {
 		ev, err := n.events.Next()
 		if err != nil {
-			if err == io.ErrUnexpectedEOF && n.a.ctx.Err() == nil {
-				// The standard discards an event that does not end.
-				err = io.EOF
+			if err != io.ErrUnexpectedEOF || n.a.ctx.Err() != nil {
+				return nil, err
 			}
-			return nil, err
+			return n.rest()
 		}
 		ch, err := n.event(ev)
 		if ch != nil || err != nil {
 			return ch, err
 		}
 	}
+}
+
+// rest looks at an event whose end has not come when the stream ended. The
+// standard discards it. But if it is the finish reason or [DONE], and whole,
+// then all that is missing is an empty line.
+func (n *answer) rest() (*chat.Chunk, error) {
+	data := bytes.TrimSpace(n.events.Rest())
+	if n.restSeen || len(data) == 0 {
+		return nil, io.EOF
+	}
+	n.restSeen = true
+	if !bytes.HasPrefix(data, []byte("[DONE]")) && !json.Valid(data) {
+		if n.noise == "" {
+			n.noise = n.a.snippet(data)
+		}
+		return nil, io.EOF
+	}
+	ch, err := n.event(sse.Event{Kind: sse.Message, Data: data})
+	if ch != nil && ch.FinishReason == "" {
+		return nil, io.EOF // a piece of text that may have been cut anywhere
+	}
+	return ch, err
 }
 
 // passedOn stands for output that is not looked into.
@@ -137,7 +160,7 @@ func (n *answer) begin() error {
 			// waited for.
 			n.a.watch.tell((*meter).refused)
 			page, _ := io.ReadAll(io.LimitReader(n.source(), 2<<10))
-			return &badAnswer{kind: ErrMalformed, text: "a web page came in place of an answer: " + n.a.kindOfBody() + snippet(page) +
+			return &badAnswer{kind: ErrMalformed, text: "a web page came in place of an answer: " + n.a.kindOfBody() + n.a.snippet(page) +
 				"; something between here and the model, or BaseURL, is wrong"}
 		}
 		if head[0] == 0xEF { // a byte order mark: the event stream knows what to do with it
@@ -173,13 +196,17 @@ func (n *answer) event(ev sse.Event) (*chat.Chunk, error) {
 			}
 		}
 		if n.noise == "" {
-			n.noise = snippet([]byte(ev.Type + ":" + string(ev.Data)))
+			n.noise = n.a.snippet([]byte(ev.Type + ":" + string(ev.Data)))
 		}
 		return nil, nil
 	}
 	data := bytes.TrimSpace(ev.Data)
 	if n.opaque && ev.Type != "error" {
 		return passedOn, nil
+	}
+	if len(data) == 0 || string(data) == "null" {
+		n.a.watch.tell((*meter).ping)
+		return nil, nil
 	}
 	if bytes.HasPrefix(data, []byte("[DONE]")) {
 		n.done = true
@@ -190,7 +217,7 @@ func (n *answer) event(ev sse.Event) (*chat.Chunk, error) {
 	if ev.Type == "error" {
 		said := chat.ParseError(data)
 		if said == nil {
-			said = &chat.ServerError{Message: snippet(data)}
+			said = &chat.ServerError{Message: n.a.snippet(data)}
 		}
 		return nil, &insideError{said}
 	}
@@ -204,22 +231,35 @@ func (n *answer) event(ev sse.Event) (*chat.Chunk, error) {
 	return ch, nil
 }
 
-// value reads the answer as one JSON value.
+// value reads the answer as one JSON value. Where it ends the answer ends: a
+// body that stays open after it is not waited for.
 func (n *answer) value() (*chat.Chunk, error) {
-	text, err := io.ReadAll(n.source())
-	if err != nil {
-		return nil, n.ended(err)
+	src := n.source()
+	dec := json.NewDecoder(src)
+	var text json.RawMessage
+	if err := dec.Decode(&text); err != nil {
+		var syntax *json.SyntaxError
+		switch {
+		case errors.As(err, &syntax):
+			return nil, &badAnswer{kind: ErrMalformed, text: "the answer cannot be read: " + err.Error(), err: plainError(err)}
+		case cut(err) && n.a.ctx.Err() == nil:
+			return nil, &badAnswer{kind: ErrIncomplete, text: "the answer broke off: its JSON is cut short", err: plainError(err)}
+		}
+		return nil, err
 	}
 	n.done = true
-	ch, err := chat.ParseChunk(text)
-	switch {
-	case err != nil && cut(err):
-		return nil, &badAnswer{kind: ErrIncomplete, text: "the answer broke off: " + err.Error(), err: plainError(err)}
-	case err != nil:
+	ch := &n.chunk
+	if err := ch.UnmarshalJSON(text); err != nil {
 		return nil, &badAnswer{kind: ErrMalformed, text: "the answer cannot be read: " + err.Error(), err: plainError(err)}
-	case ch.Error != nil:
+	}
+	if ch.Error == nil && ch.FinishReason == "" && !ch.Output() && len(ch.ToolCalls) == 0 {
+		ch.Error = chat.ParseError(text) // no answer: then perhaps a message without more ado
+	}
+	if ch.Error != nil {
 		return nil, &insideError{ch.Error}
 	}
+	n.a.watch.tell((*meter).over)
+	n.drain()
 	return ch, nil
 }
 
@@ -269,7 +309,9 @@ func (t *tally) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// snippet returns the beginning of a body that is not JSON, for a message.
-func snippet(body []byte) string {
-	return bounded(strings.ToValidUTF8(string(bytes.TrimSpace(body[:min(len(body), 400)])), "?"), 160)
+// snippet returns the beginning of a body that is no answer, for a message.
+// What is secret is taken out before it is cut: half a key is a secret too.
+func (a *attempt) snippet(body []byte) string {
+	text := strings.ToValidUTF8(string(bytes.TrimSpace(body[:min(len(body), 4<<10)])), "?")
+	return bounded(a.call.client.ep.secrets.redact(text), 160)
 }

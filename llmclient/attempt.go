@@ -43,7 +43,8 @@ type attempt struct {
 	tape   tape          // of the answer to a passed request
 	answer answer
 	asm    chat.Assembler
-	loop   loopGuard
+	text   loopGuard
+	args   loopGuard
 	resp   *chat.Response // the whole answer
 	early  []chat.Chunk   // read before the attempt committed
 	ended  meter          // as it was when the attempt settled
@@ -52,7 +53,8 @@ type attempt struct {
 // attempt begins the next attempt of the call.
 func (cl *call) attempt(permit *pacer.Permit, pass *breaker.Pass) *attempt {
 	a := &attempt{call: cl, speaks: cl.speaks, started: time.Now(), permit: permit, pass: pass}
-	a.loop.limit = cl.client.cfg.Limits.RepeatBytes
+	a.text.limit = cl.client.cfg.Limits.RepeatBytes
+	a.args.limit = cl.client.cfg.Limits.RepeatBytes * argsPatience
 	a.ctx, a.cancel = context.WithCancelCause(cl.ctx)
 	a.watch.onSuspect, a.watch.onAsk, a.watch.onExpire = a.suspect, cl.client.ep.evidence.ask, a.expire
 
@@ -101,7 +103,7 @@ func (a *attempt) commit(want commitment) (*Error, ruling) {
 	for err == nil {
 		var ch *chat.Chunk
 		if ch, err = a.next(); err == nil && want == firstOutput {
-			if a.call.passed == nil {
+			if a.call.passed == nil && tells(ch) && len(a.early) < maxEarly {
 				a.early = append(a.early, *ch)
 			}
 			if ch == passedOn || ch.Output() {
@@ -114,6 +116,16 @@ func (a *attempt) commit(want commitment) (*Error, ruling) {
 		return nil, ruling{}
 	}
 	return a.fail(err)
+}
+
+// maxEarly bounds the chunks that are kept until the first output, for a
+// server that sends others for ever.
+const maxEarly = 256
+
+// tells reports whether there is anything in a chunk for the consumer.
+func tells(ch *chat.Chunk) bool {
+	return ch.Output() || ch.Role != "" || ch.FinishReason != "" || ch.Usage != nil || len(ch.ToolCalls) > 0 ||
+		len(ch.Extra)+len(ch.ChoiceExtra)+len(ch.DeltaExtra) > 0
 }
 
 // open sends the request and reads the head of the answer. An error status is
@@ -145,7 +157,7 @@ func (a *attempt) open() error {
 	a.tape.buf = text
 	a.out.server = chat.ParseError(text)
 	if a.out.server == nil {
-		a.out.server = &chat.ServerError{Message: snippet(text)}
+		a.out.server = &chat.ServerError{Message: a.snippet(text)}
 	}
 	return errStatus
 }
@@ -165,7 +177,7 @@ func (a *attempt) next() (*chat.Chunk, error) {
 	if err == nil {
 		a.asm.Add(ch)
 		a.see(ch)
-		if a.loop.limit > 0 && a.loop.feed(ch) {
+		if a.runaway(ch) {
 			return nil, errRunaway
 		}
 		return ch, nil
@@ -230,6 +242,16 @@ func (a *attempt) whole() error {
 		return &badAnswer{kind: ErrIncomplete, text: "the answer ended without a finish reason, which this endpoint otherwise sends"}
 	}
 	return &badAnswer{kind: ErrIncomplete, text: "the answer broke off: the stream ended without a finish reason"}
+}
+
+// leave settles an attempt that nobody reads on, if the model had finished: who
+// leaves then has missed the usage at most. Otherwise it reports false.
+func (a *attempt) leave() bool {
+	if !a.answer.finished || a.whole() != io.EOF {
+		return false
+	}
+	a.settle(nil, breaker.Success)
+	return true
 }
 
 // kindOfBody describes the answer's body for messages.

@@ -2,8 +2,10 @@ package llmclient
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -77,7 +79,7 @@ func (cl *call) take(req *chat.Request) {
 func (cl *call) encode() error {
 	req := *cl.req
 	req.Model = cl.model
-	switch n := string(req.Extra["n"]); {
+	switch n := strings.TrimSpace(string(req.Extra["n"])); {
 	case len(req.Messages) == 0 && req.Extra["messages"] == nil:
 		return errors.New("it has no messages")
 	case req.Model == "" && req.Extra["model"] == nil:
@@ -90,16 +92,33 @@ func (cl *call) encode() error {
 		return err
 	}
 	cl.body = body
-	effort := req.ReasoningEffort
-	_, thinks := req.Extra["thinking"]
-	_, reasons := req.Extra["reasoning"]
 	cl.load = load{
 		promptBytes: len(body),
 		maxTokens:   max(req.MaxTokens, req.MaxCompletionTokens),
-		tools:       len(req.Tools) > 0 || req.Extra["tools"] != nil,
-		reasoning:   effort != "" && effort != "none" || thinks || reasons || cl.client.ep.reasoning(cl.model),
+		tools:       len(req.Tools) > 0 || asksFor(req.Extra, toolFields...),
+		reasoning: req.ReasoningEffort != "" && req.ReasoningEffort != "none" || cl.client.ep.reasoning(cl.model) ||
+			asksFor(req.Extra, reasoningFields...),
 	}
 	return nil
+}
+
+// The members of a request by which tools are offered and reasoning is asked
+// for, with those of one server alone.
+var (
+	toolFields      = []string{"tools", "functions", "web_search_options"}
+	reasoningFields = []string{"thinking", "reasoning", "reasoning_effort", "enable_thinking", "thinking_budget", "think", "chat_template_kwargs"}
+)
+
+// asksFor reports whether one of the members is there and says something.
+func asksFor(extra map[string]json.RawMessage, names ...string) bool {
+	for _, name := range names {
+		switch v := strings.TrimSpace(string(extra[name])); v {
+		case "", "null", "false", `"none"`, "[]", "{}":
+		default:
+			return true
+		}
+	}
+	return false
 }
 
 // kind returns what makes other calls like this one.

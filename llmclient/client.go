@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/neverhang/neverhang/breaker"
 	"github.com/neverhang/neverhang/chat"
@@ -108,9 +109,13 @@ func (c *Client) Stream(ctx context.Context, req *chat.Request) *Stream {
 	return &Stream{client: c, ctx: ctx, req: req}
 }
 
+// closeWait bounds how long Close waits for what it has ended.
+const closeWait = 2 * time.Second
+
 // Close ends the calls in flight with an error that matches [ErrClosed],
 // waits for them, and closes idle connections of the client's own transport.
-// Further calls fail.
+// Further calls fail. It waits for 2 s at most, and says so if that was not
+// enough: an OnEvent that calls it waits for its own call.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -119,9 +124,20 @@ func (c *Client) Close() error {
 	}
 	c.mu.Unlock()
 	c.stop()
-	c.ended.Wait()
-	c.wire.close()
-	return nil
+	ended := make(chan struct{})
+	go func() {
+		c.ended.Wait()
+		close(ended)
+	}()
+	t := time.NewTimer(closeWait)
+	defer t.Stop()
+	defer c.wire.close()
+	select {
+	case <-ended:
+		return nil
+	case <-t.C:
+		return fmt.Errorf("llmclient: calls were still ending %v after Close", closeWait)
+	}
 }
 
 // Pacer returns what the pacer in front of the endpoint is doing.
@@ -132,8 +148,11 @@ func (c *Client) Breaker() breaker.Stats { return c.ep.breaker.Stats() }
 
 // begin registers a call, or refuses it.
 func (c *Client) begin(ctx context.Context, req *chat.Request) (*call, error) {
-	if req == nil {
+	switch {
+	case req == nil:
 		return nil, c.refuse(errors.New("the request is nil"), "")
+	case ctx == nil:
+		return nil, c.refuse(errors.New("the context is nil"), req.Model)
 	}
 	cl := newCall(c, ctx)
 	cl.take(req)

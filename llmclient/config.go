@@ -80,6 +80,11 @@ type Retry struct {
 	// Attempts bounds the attempts of a call, the first included. Zero means
 	// 4; 1 or less means that nothing is repeated. After a FirstOutput or
 	// Attempt clock that ran out there is at most one more.
+	//
+	// Requests that do not count, though they are listed in [Error.Attempts]:
+	// one that met a dead pooled connection, those by which an endpoint showed
+	// that it does not stream, redirects to the same host, and, within
+	// Clocks.Call, those that reached nobody at an endpoint that had worked.
 	Attempts int
 
 	// Backoff is the wait before the second attempt. It doubles with each
@@ -106,7 +111,8 @@ type Limits struct {
 
 	// RepeatBytes is how much output may be one text of up to 1 KiB over and
 	// over, with nothing else, coming piece by piece. Then the model has lost its
-	// way, and the attempt ends; there is at most one more. Default 32 KiB.
+	// way, and the attempt ends; there is at most one more. The arguments of
+	// tools may repeat four times as much. Default 32 KiB.
 	RepeatBytes int
 }
 
@@ -161,12 +167,17 @@ func (c *Config) fill() error {
 	if c.Limits.RepeatBytes == 0 {
 		c.Limits.RepeatBytes = defaultRepeatBytes
 	}
-	for name := range c.Header {
+	for name, values := range c.Header {
+		for _, v := range values {
+			if strings.ContainsFunc(v, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+				return fmt.Errorf("header %s in Config.Header has a control character in its value", name)
+			}
+		}
 		if !token(name) {
 			return fmt.Errorf("header name %q in Config.Header is not one that HTTP allows", name)
 		}
 	}
-	if strings.ContainsAny(c.APIKey, " \t\r\n") {
+	if strings.ContainsFunc(c.APIKey, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 		return errors.New("APIKey has white space in it; it was probably copied with its line end")
 	}
 	c.Header = c.Header.Clone()
@@ -202,10 +213,10 @@ func parseBaseURL(s string) (*url.URL, string, error) {
 	case u.Fragment != "":
 		return nil, "", errors.New("BaseURL has a fragment (#) in it, which is never sent")
 	}
-	const path = "/chat/completions"
-	u.Path = strings.TrimSuffix(strings.TrimRight(u.Path, "/"), path)
-	u.RawPath = ""
-	name := redacted(u)
-	u.Path += path
-	return u, name, nil
+	if path, ok := strings.CutSuffix(strings.TrimRight(u.EscapedPath(), "/"), chatPath); ok {
+		u.Path, u.RawPath = "/", ""
+		u = u.JoinPath(path)
+	}
+	name := strings.TrimRight(redacted(u), "/")
+	return u.JoinPath(chatPath), name, nil
 }

@@ -14,13 +14,14 @@ func (a *attempt) describe(e *Error, m meter) {
 	cl := a.call
 	host := cl.client.ep.host
 	if said := a.out.server; said != nil {
-		e.Code = bounded(said.Code, 100)
+		redact := cl.client.ep.secrets.redact
+		e.Code = bounded(redact(said.Code), 100)
 		if e.Code == "" {
-			e.Code = bounded(said.Type, 100)
+			e.Code = bounded(redact(said.Type), 100)
 		}
-		e.Message = bounded(cl.client.ep.secrets.redact(said.Message), 300)
+		e.Message = bounded(redact(said.Message), 300)
 	}
-	e.RequestID = requestID(a.out.header)
+	e.RequestID = cl.client.ep.secrets.redact(requestID(a.out.header))
 	switch {
 	case e.Clock != "":
 		e.text = a.expiryText(e, m)
@@ -121,14 +122,15 @@ func (a *attempt) failureText(e *Error, host string) string {
 		return fmt.Sprintf("the answer is larger than %d bytes (Limits.AnswerBytes)", limits.AnswerBytes)
 	case errors.Is(err, errRunaway):
 		return fmt.Sprintf("the model said the same over and over for %d bytes (Limits.RepeatBytes)", limits.RepeatBytes)
-	case e.Kind == ErrIncomplete:
-		return "the answer broke off: the connection to " + host + " was lost"
 	}
 	if given := a.call.client.cfg.HTTPClient; given != nil && given.Timeout > 0 {
 		var timeout interface{ Timeout() bool }
 		if errors.As(err, &timeout) && timeout.Timeout() {
 			return fmt.Sprintf("HTTPClient.Timeout of %v ended the exchange with %s; leave it zero and set Clocks", given.Timeout, host)
 		}
+	}
+	if e.Kind == ErrIncomplete {
+		return "the answer broke off: the connection to " + host + " was lost"
 	}
 	return netText(err, host)
 }

@@ -50,7 +50,7 @@ type Event struct {
 	Attempt  int    // numbers the call's requests from 1
 	Phase    Phase
 	Clock    ClockName      // that is suspect, or ran out
-	After    time.Duration  // since the attempt began; for EventSuspect, how long the clock has run
+	After    time.Duration  // since the attempt began; for EventSuspect since the clock began, for EventDone since the call did
 	Wait     time.Duration  // before the next attempt; of the cool-down
 	Err      error          // an *[Error]; for EventFailed without the other attempts
 	Breaker  breaker.Change // for EventBreaker
@@ -64,18 +64,17 @@ func (c *Client) notify(e Event) {
 	}
 	e.Time = time.Now()
 	e.Endpoint = c.ep.name
-	if c.cfg.Logger != nil {
-		logEvent(c.cfg.Logger, e)
+	// A broken observer must not take the process down from inside a timer,
+	// nor fail a call that is fine.
+	if log := c.cfg.Logger; log != nil {
+		_, _ = contain(func() (any, error) { logEvent(log, e); return nil, nil })
 	}
-	if c.cfg.OnEvent != nil {
-		defer func() {
-			// A broken observer must not take the process down from inside a
-			// timer, nor fail a call that is fine.
-			if p := recover(); p != nil && c.cfg.Logger != nil {
-				c.cfg.Logger.Error("neverhang: OnEvent panicked", "panic", p)
-			}
-		}()
-		c.cfg.OnEvent(e)
+	if c.cfg.OnEvent == nil {
+		return
+	}
+	_, err := contain(func() (any, error) { c.cfg.OnEvent(e); return nil, nil })
+	if log := c.cfg.Logger; err != nil && log != nil {
+		_, _ = contain(func() (any, error) { log.Error("neverhang: OnEvent panicked", "panic", err.Error()); return nil, nil })
 	}
 }
 

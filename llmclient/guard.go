@@ -90,12 +90,12 @@ func (g *guard) Read(p []byte) (int, error) {
 // and that is what the goroutine listens to.
 func (g *guard) Close() error { return nil }
 
-// contain turns a panic of a foreign transport into an error. In a goroutine
-// of ours it would end the process.
+// contain turns a panic of foreign code into an error. In a goroutine of ours it
+// would end the process.
 func contain[T any](do func() (T, error)) (v T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("the transport panicked: %v", p)
+			err = fmt.Errorf("panicked: %v", p)
 		}
 	}()
 	return do()

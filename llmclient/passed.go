@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -56,26 +57,23 @@ func newPassed(req *http.Request) (*passed, []byte, error) {
 	return p, body, nil
 }
 
-// look reads what the clocks depend on. A body that is none of ours says
-// nothing.
+// look reads what the clocks depend on, each member by itself: one that is odd
+// must not hide the others. A body that is none of ours says nothing.
 func (p *passed) look(body []byte) {
-	var r struct {
-		Model               string
-		Stream              bool
-		MaxTokens           int             `json:"max_tokens"`
-		MaxCompletionTokens int             `json:"max_completion_tokens"`
-		Tools               json.RawMessage `json:"tools"`
-		Effort              string          `json:"reasoning_effort"`
-		Reasoning           json.RawMessage `json:"reasoning"`
-		Thinking            json.RawMessage `json:"thinking"`
-	}
+	var r map[string]json.RawMessage
 	if json.Unmarshal(body, &r) != nil {
 		return
 	}
-	p.model, p.stream = r.Model, r.Stream
-	p.maxTokens = max(r.MaxTokens, r.MaxCompletionTokens)
-	p.tools = len(r.Tools) > 2
-	p.reasoning = r.Effort != "" && r.Effort != "none" || len(r.Reasoning) > 0 || len(r.Thinking) > 0
+	_ = json.Unmarshal(r["model"], &p.model)
+	_ = json.Unmarshal(r["stream"], &p.stream)
+	for _, name := range []string{"max_tokens", "max_completion_tokens"} {
+		n, err := strconv.ParseFloat(strings.Trim(string(r[name]), `"`), 64)
+		if err == nil && n > 0 && n < 1e9 {
+			p.maxTokens = max(p.maxTokens, int(n))
+		}
+	}
+	p.tools = asksFor(r, toolFields...)
+	p.reasoning = asksFor(r, reasoningFields...)
 }
 
 // request returns the request as an attempt sends it.

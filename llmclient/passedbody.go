@@ -92,10 +92,17 @@ func (b *passedBody) fail(failed *Error) {
 
 // interrupt ends a body whose context has ended while nobody was reading it.
 func (b *passedBody) interrupt() {
-	if b.turn.seize() {
-		failed, _ := b.a.fail(context.Cause(b.a.call.ctx))
-		b.fail(failed)
+	if !b.turn.seize() {
+		return
 	}
+	if b.a.leave() {
+		b.release()
+		b.a.call.succeed(b.a)
+		b.turn.end(io.EOF)
+		return
+	}
+	failed, _ := b.a.fail(context.Cause(b.a.call.ctx))
+	b.fail(failed)
 }
 
 // Close gives back all that the answer holds. An answer closed before its end

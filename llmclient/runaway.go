@@ -28,15 +28,29 @@ type loopGuard struct {
 	parts int // in how many pieces they came
 }
 
+// argsPatience is how many times more the arguments of tools may repeat
+// themselves: files have tables and padding.
+const argsPatience = 4
+
+// runaway reports whether the model has lost its way.
+func (a *attempt) runaway(ch *chat.Chunk) bool {
+	if a.text.limit <= 0 {
+		return false
+	}
+	lost := a.text.feed(ch.Content) || a.text.feed(ch.Reasoning) || a.text.feed(ch.Refusal)
+	for i := range ch.ToolCalls {
+		lost = a.args.feed(ch.ToolCalls[i].Arguments) || lost
+	}
+	return lost
+}
+
 // feed takes a piece of output and reports whether the last limit bytes are
 // one short text over and over.
-func (g *loopGuard) feed(ch *chat.Chunk) bool {
-	g.take(ch.Content)
-	g.take(ch.Reasoning)
-	g.take(ch.Refusal)
-	for i := range ch.ToolCalls {
-		g.take(ch.ToolCalls[i].Arguments)
+func (g *loopGuard) feed(s string) bool {
+	if s == "" {
+		return false
 	}
+	g.take(s)
 	g.parts++
 	if g.fresh < g.limit/4 {
 		return false
@@ -46,8 +60,7 @@ func (g *loopGuard) feed(ch *chat.Chunk) bool {
 	if len(g.tail) < g.limit || !slowly {
 		return false
 	}
-	window := g.tail[len(g.tail)-g.limit:]
-	g.tail = append(g.tail[:0], window...)
+	g.tail = append(g.tail[:0], g.tail[len(g.tail)-g.limit:]...)
 	return repeats(g.tail)
 }
 

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-
-	"github.com/neverhang/neverhang/chat"
 )
 
 func TestLoopGuard(t *testing.T) {
@@ -38,7 +36,7 @@ func TestLoopGuard(t *testing.T) {
 				found := false
 				for s := tc.text; s != "" && !found; {
 					n := min(size, len(s))
-					found = g.feed(&chat.Chunk{Content: s[:n]})
+					found = g.feed(s[:n])
 					s = s[n:]
 				}
 				assert.Equal(t, tc.want && size <= bytesPerPiece, found)

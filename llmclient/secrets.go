@@ -54,15 +54,32 @@ type secrets struct {
 	redact    func(string) string // takes secrets out of a text: providers repeat them
 }
 
+// holdsSecret reports whether a header or parameter of that name is likely to
+// hold what must not be shown.
+func holdsSecret(name string) bool {
+	name = strings.ToLower(name)
+	for _, s := range []string{"auth", "key", "token", "secret", "cookie", "sig", "password", "credential"} {
+		if strings.Contains(name, s) {
+			return true
+		}
+	}
+	return false
+}
+
 // seal moves what is secret out of the configuration. It is called once the
 // configuration has been checked.
 func seal(cfg *Config, u *url.URL, name string) secrets {
 	key, header, target := cfg.APIKey, cfg.Header, *u
-	hidden := []string{key, u.RawQuery}
-	for _, values := range u.Query() {
-		hidden = append(hidden, values...)
+	hidden := []string{key}
+	for name, values := range u.Query() {
+		if holdsSecret(name) {
+			hidden = append(hidden, values...)
+		}
 	}
-	for _, values := range header {
+	for name, values := range header {
+		if !holdsSecret(name) {
+			continue
+		}
 		for _, v := range values {
 			_, token, _ := strings.Cut(v, " ")
 			hidden = append(hidden, v, token)
@@ -84,7 +101,12 @@ func seal(cfg *Config, u *url.URL, name string) secrets {
 		},
 		probe: func(r *http.Request) {
 			u := target
-			u.Path = strings.TrimSuffix(u.Path, "/chat/completions") + "/models"
+			if path, ok := strings.CutSuffix(u.EscapedPath(), chatPath); ok {
+				u.Path, u.RawPath = "/", ""
+				u = *u.JoinPath(path, "models")
+			} else {
+				u = *u.JoinPath("models")
+			}
 			r.URL = &u
 			r.Header.Set("User-Agent", userAgent)
 			if key != "" {

@@ -95,7 +95,10 @@ func (s *Stream) Close() error {
 	s.mu.Unlock()
 	switch {
 	case !begun:
-		e := &Error{Kind: ErrClosed, Endpoint: s.client.ep.name, text: "the stream was closed before it was read"}
+		e := &Error{Kind: ErrClosed, Endpoint: s.client.ep.name, Model: s.client.cfg.Model, text: "the stream was closed before it was read"}
+		if s.req != nil && s.req.Model != "" {
+			e.Model = s.req.Model
+		}
 		s.turn.end(e)
 	case cl != nil && s.turn.ended() == nil:
 		cl.cancel(errClosed)
@@ -223,6 +226,10 @@ func (s *Stream) interrupt() {
 	s.mu.Unlock()
 	if !committed || !s.turn.seize() {
 		return // who is on the way to an answer, or reads one, notices by himself
+	}
+	if s.a.leave() {
+		s.succeed()
+		return
 	}
 	failed, _ := s.a.fail(context.Cause(s.call.ctx))
 	_ = s.fail(failed)

@@ -114,6 +114,25 @@ func (r *Reader) Next() (Event, error) {
 // so far. After Next has returned an event, that is where it ends.
 func (r *Reader) Offset() int64 { return r.total - int64(r.end-r.start) }
 
+// Rest returns the data of an event that was not ended when the stream was, as
+// if it had been, or a last line that is not of the standard's form. It is
+// valid after Next has returned io.ErrUnexpectedEOF.
+func (r *Reader) Rest() []byte {
+	data := append([]byte(nil), r.buf[r.dataStart:r.dataEnd]...)
+	line := r.buf[r.start:r.end]
+	name, value, colon := bytes.Cut(line, []byte{':'})
+	switch {
+	case colon && string(name) == "data":
+		if r.hasData {
+			data = append(data, '\n')
+		}
+		data = append(data, bytes.TrimPrefix(value, []byte{' '})...)
+	case !r.hasData:
+		data = append(data, line...)
+	}
+	return data
+}
+
 // take adds a line to the event under construction, and returns what is to be
 // reported, if anything.
 func (r *Reader) take(line []byte) (Event, bool) {
