@@ -183,3 +183,65 @@ func TestATrialCountsFromItsFirstOutput(t *testing.T) {
 		assert.Less(t, time.Since(w.start), 75*time.Second)
 	})
 }
+
+// Who is on its own outlives a restart too: tries that reach nobody do not
+// count at an endpoint that had worked.
+func TestALoneCallerOutlivesARestart(t *testing.T) {
+	inWorld(t, script(fake.Answer("ok")), nil, func(t *testing.T, w *world) {
+		_, err := w.client.Chat(t.Context(), hello())
+		require.NoError(t, err)
+		w.srv.SetNet(fake.NetFault{Kind: fake.Refused})
+		w.srv.CloseConns()
+		time.AfterFunc(2*time.Minute, func() { w.srv.SetNet() })
+		_, err = w.client.Chat(t.Context(), hello())
+		require.NoError(t, err)
+		assert.Less(t, time.Since(w.start), 3*time.Minute)
+	})
+	t.Run("but an address where nobody ever was is told soon", func(t *testing.T) {
+		inWorld(t, fake.Config{Net: []fake.NetFault{{Kind: fake.Refused}}}, nil, func(t *testing.T, w *world) {
+			_, err := w.client.Chat(t.Context(), hello())
+			failure(t, err, llmclient.ErrNetwork)
+			w.elapsed(3500 * time.Millisecond)
+		})
+	})
+}
+
+func TestACallThatLeavesItsRetryGivesItsBudgetBack(t *testing.T) {
+	fail := true
+	inWorld(t, fake.Config{Script: func(*fake.Request) fake.Step {
+		if fail {
+			return fake.Error(500, "server_error", "", "oops")
+		}
+		return fake.Answer("ok")
+	}}, func(c *llmclient.Config) { c.Breaker.Failures = -1 }, func(t *testing.T, w *world) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 300 {
+			wg.Go(func() { _, _ = w.client.Chat(ctx, hello()) })
+		}
+		synctest.Wait()
+		cancel()
+		wg.Wait()
+		start, once := time.Now(), true
+		time.AfterFunc(time.Millisecond, func() { fail = !once })
+		_, err := w.client.Chat(t.Context(), hello())
+		require.NoError(t, err)
+		assert.Equal(t, 500*time.Millisecond, time.Since(start))
+	})
+}
+
+func TestCloseFromAnObserverIsBounded(t *testing.T) {
+	var c *llmclient.Client
+	inWorld(t, script(fake.Answer("ok")), func(cfg *llmclient.Config) {
+		cfg.OnEvent = func(e llmclient.Event) {
+			if e.Kind == llmclient.EventAttempt {
+				assert.Error(t, c.Close())
+			}
+		}
+	}, func(t *testing.T, w *world) {
+		c = w.client
+		_, err := w.client.Chat(t.Context(), hello())
+		failure(t, err, llmclient.ErrClosed)
+		w.elapsed(2 * time.Second)
+	})
+}

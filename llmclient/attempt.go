@@ -35,7 +35,7 @@ type attempt struct {
 
 	out       outcome
 	connected atomic.Bool // a connection was there
-	reused    atomic.Bool // it had carried requests before, over HTTP/1
+	reused    atomic.Bool // it had carried requests before
 	firstByte atomic.Bool
 
 	head   *http.Response
@@ -135,16 +135,23 @@ func (a *attempt) open() error {
 	if err != nil {
 		return err
 	}
+	if a.call.client.ep.doubt.Swap(false) {
+		a.call.client.wire.renew()
+	}
 	resp, err := a.call.client.wire.do(req)
 	// A second dead connection is no accident any more.
-	a.out.reused, a.out.firstByte = a.reused.Load() && !a.call.renewed, a.firstByte.Load()
+	a.out.reused = a.reused.Load() && !a.call.renewed && !a.call.client.ep.multiplexed.Load()
+	a.out.firstByte = a.firstByte.Load()
 	a.out.connected = a.connected.Load()
 	if err != nil {
-		return bare(err)
+		return err
 	}
 	a.head, a.body = resp, resp.Body
 	a.out.status, a.out.header, a.out.firstByte = resp.StatusCode, resp.Header, true
 	a.call.client.ep.evidence.saw(time.Now())
+	if resp.ProtoMajor == 2 {
+		a.call.client.ep.multiplexed.Store(true)
+	}
 	if resp.StatusCode == http.StatusOK || a.call.passed != nil && resp.StatusCode < 300 {
 		a.watch.tell((*meter).answered)
 		a.answer = answer{a: a, body: bufio.NewReaderSize(&tally{a: a, limit: a.call.client.cfg.Limits.AnswerBytes}, 512)}
@@ -301,7 +308,7 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 		}
 	} else {
 		var in *insideError
-		a.out.err = err
+		a.out.err = bare(err)
 		switch {
 		case errors.As(err, &in):
 			a.out.server, a.out.inside = in.said, true
@@ -311,6 +318,7 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 		r = classify(a.out, time.Now())
 		if a.out.err == nil && cl.passed == nil {
 			a.adapt(&r)
+			a.redirect(&r)
 		}
 		if a.out.err != nil && !a.out.inside {
 			e.causes = append(e.causes, a.out.err)
@@ -333,7 +341,9 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 	}
 	a.settle(e, v)
 	if e.Clock != "" && a.reused.Load() && m.bytes == 0 {
-		cl.client.wire.renew() // the connection may have been dead, and others with it
+		// The connection may have been dead, and others with it. They are given
+		// up before the next request: only then is this one off it.
+		cl.client.ep.doubt.Store(true)
 	}
 	return e, r
 }
@@ -350,6 +360,25 @@ func (a *attempt) adapt(r *ruling) {
 	ev := a.call.event(EventAdapted)
 	ev.Text = text
 	a.call.client.notify(ev)
+}
+
+// maxHops bounds the redirects that a call follows.
+const maxHops = 5
+
+// redirect follows one that repeats the request (307 and 308) at the same host.
+// To another neither key nor prompt goes.
+func (a *attempt) redirect(r *ruling) {
+	if s := a.out.status; s != http.StatusTemporaryRedirect && s != http.StatusPermanentRedirect {
+		return
+	}
+	to, err := a.head.Location()
+	from := a.head.Request.URL
+	if err != nil || to.Host != from.Host || to.Scheme != from.Scheme || a.call.hops >= maxHops {
+		return
+	}
+	a.call.moved = to
+	a.call.hops++
+	*r = ruling{kind: r.kind, adapted: true}
 }
 
 // maxPause bounds the pause that all calls to an endpoint make because one was

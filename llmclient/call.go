@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -48,6 +49,8 @@ type call struct {
 	retry   retrier
 	spent   time.Duration // of the Call clock
 	renewed bool          // a dead pooled connection has been forgiven
+	moved   *url.URL      // where the endpoint sent the call, at the same host
+	hops    int
 
 	mu       sync.Mutex
 	phase    Phase // while there is no attempt
@@ -113,7 +116,7 @@ var (
 func asksFor(extra map[string]json.RawMessage, names ...string) bool {
 	for _, name := range names {
 		switch v := strings.TrimSpace(string(extra[name])); v {
-		case "", "null", "false", `"none"`, "[]", "{}":
+		case "", "null", "false", `"none"`, "[]":
 		default:
 			return true
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -336,4 +338,84 @@ func TestARunawayModelIsStopped(t *testing.T) {
 			_, err := w.client.Chat(t.Context(), hello())
 			require.NoError(t, err, "who wants that can have it")
 		})
+}
+
+func TestBaseURLs(t *testing.T) {
+	for base, path := range map[string]string{
+		"":                               "/chat/completions",
+		"/":                              "/chat/completions",
+		"/v1":                            "/v1/chat/completions",
+		"/v1/":                           "/v1/chat/completions",
+		"/v1/chat/completions":           "/v1/chat/completions",
+		"/a%2Fb/v1":                      "/a%2Fb/v1/chat/completions",
+		"/openai?api-version=2025-01-01": "/openai/chat/completions?api-version=2025-01-01",
+	} {
+		t.Run(base, func(t *testing.T) {
+			var got *url.URL
+			c, err := llmclient.New(llmclient.Config{BaseURL: "http://x.test" + base, Model: "m", HTTPClient: &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				got = r.URL
+				return &http.Response{StatusCode: 200, Header: http.Header{}, Request: r,
+					Body: io.NopCloser(strings.NewReader(`{"choices":[{"message":{"content":"ok"},"finish_reason":"stop"}]}`))}, nil
+			})}})
+			require.NoError(t, err)
+			defer c.Close()
+			_, err = c.Chat(t.Context(), hello())
+			require.NoError(t, err)
+			assert.Equal(t, path, got.RequestURI())
+		})
+	}
+}
+
+// A finish reason that output follows was none.
+func TestOutputAfterAFinishReason(t *testing.T) {
+	chunk := func(text string) fake.Step {
+		return fake.Chunk(`{"choices":[{"index":0,"delta":{"content":"` + text + `"},"finish_reason":"stop"}]}`)
+	}
+	t.Run("counts", func(t *testing.T) {
+		inWorld(t, script(fake.Reply(chunk("one "), fake.Pause(3*time.Second), chunk("two "), fake.Pause(time.Minute), chunk("three"), fake.Done())), nil, func(t *testing.T, w *world) {
+			resp, err := w.client.Chat(t.Context(), hello())
+			require.NoError(t, err)
+			assert.Equal(t, "one two three", resp.Message.Content)
+		})
+	})
+	t.Run("and an error after it is one", func(t *testing.T) {
+		inWorld(t, script(fake.Reply(fake.Text("a"), fake.Finish("stop"), fake.ErrorInside(fake.ErrorOpenAI, 400, "oops"))), nil, func(t *testing.T, w *world) {
+			_, err := w.client.Chat(t.Context(), hello())
+			failure(t, err, llmclient.ErrRequest)
+		})
+	})
+}
+
+// What is missing at the end of an answer that makes no difference.
+func TestEndsThatAreNotQuiteOne(t *testing.T) {
+	for name, reply := range map[string]fake.Step{
+		"done without its empty line":              fake.Reply(fake.Text("ok"), fake.Finish("stop"), fake.Raw("data: [DONE]")),
+		"the finish reason without its empty line": fake.Reply(fake.Text("ok"), fake.Raw(`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`)),
+		"JSON whose body stays open":               fake.Reply(fake.Raw(`{"choices":[{"message":{"content":"ok"},"finish_reason":"stop"}]}`), fake.Hang()),
+		"blank data":                               fake.Reply(fake.Raw("data:  \n\ndata: null\n\n"), fake.Answer("ok")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, script(reply), nil, func(t *testing.T, w *world) {
+				resp, err := w.client.Chat(t.Context(), hello())
+				require.NoError(t, err)
+				assert.Equal(t, "ok", resp.Message.Content)
+				assert.LessOrEqual(t, time.Since(w.start), 20*time.Millisecond)
+			})
+		})
+	}
+	t.Run("half a piece of text is none", func(t *testing.T) {
+		inWorld(t, script(fake.Reply(fake.Text("ok"), fake.Raw(`data: {"choices":[{"index":0,"delta":{"content":" and"}}]}`))), nil, func(t *testing.T, w *world) {
+			_, err := w.client.Chat(t.Context(), hello())
+			failure(t, err, llmclient.ErrIncomplete)
+		})
+	})
+}
+
+func TestAWebPageThatDoesNotEnd(t *testing.T) {
+	inWorld(t, script(fake.Reply(fake.Raw("<html>busy"), fake.Hang())), once, func(t *testing.T, w *world) {
+		_, err := w.client.Chat(t.Context(), hello())
+		failure(t, err, llmclient.ErrMalformed)
+		assert.ErrorContains(t, err, "busy")
+		w.elapsed(5 * time.Second)
+	})
 }

@@ -104,9 +104,9 @@ func classifyError(status int, e *chat.ServerError) ruling {
 	// Not the whole body: it may repeat the prompt, and that may say anything.
 	words := strings.ToLower(e.Type + " " + e.Code + " " + e.Message)
 	switch {
-	case quota(status, e):
+	case quota(status, e, words):
 		return ruling{kind: ErrQuota, fault: ours}
-	case status < 500 && tooLong(status, e, words):
+	case tooLong(status, e, words):
 		return ruling{kind: ErrContextLength, fault: ours}
 	}
 	switch status {
@@ -166,14 +166,17 @@ func insideStatus(e *chat.ServerError) int {
 }
 
 // quota reports whether the account has nothing left, which no wait mends.
-func quota(status int, e *chat.ServerError) bool {
+func quota(status int, e *chat.ServerError, words string) bool {
 	switch e.Code {
 	case "insufficient_quota", "credit_balance_exhausted", "organization_spend_limit_exceeded",
 		"project_spend_limit_exceeded", "organization_usage_limit_exceeded", "billing_hard_limit_reached":
 		return true
 	}
 	switch e.Type {
-	case "insufficient_quota", "billing_error":
+	case "insufficient_quota", "billing_error", "exceeded_current_quota_error", "insufficient_balance":
+		return true
+	}
+	if strings.Contains(words, "exceeded your current quota") || strings.Contains(words, "insufficient balance") {
 		return true
 	}
 	return status != 0 && status < 500 && strings.Contains(string(e.Raw), "enforced_spend_limit_reached")
@@ -192,6 +195,12 @@ func tooLong(status int, e *chat.ServerError, words string) bool {
 	}
 	switch status {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+	case http.StatusTooManyRequests:
+		// More than fits into the rate at all: no wait mends that.
+		return strings.Contains(words, "request too large")
+	case http.StatusInternalServerError:
+		// Proxies wrap what an engine refused.
+		return strings.Contains(words, "maximum context length") || strings.Contains(words, "contextwindowexceeded")
 	default:
 		return false
 	}
@@ -199,7 +208,8 @@ func tooLong(status int, e *chat.ServerError, words string) bool {
 		"context_length_exceeded", "exceed_context_size", "maximum context length", "context length", "context window",
 		"context size", "prompt is too long", "prompt too long", "input is too long", "too many input tokens",
 		"reduce the length of the messages", "exceeds the maximum number of tokens", "max_total_tokens",
-		"model's context", "maximum prompt length", "longer than the model's",
+		"model's context", "maximum prompt length", "longer than the model's", "token limit", "too many tokens",
+		"max_new_tokens", "contextwindowexceeded",
 	} {
 		if strings.Contains(words, s) {
 			return true

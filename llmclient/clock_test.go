@@ -3,6 +3,7 @@ package llmclient_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -101,13 +102,14 @@ func TestHealthyAndSlowIsNotCut(t *testing.T) {
 		"eight silent minutes of reasoning": {fake.Reply(fake.Role(), fake.Pause(minutes(8)), fake.Answer("42")), hello()},
 		"reasoning, eight silent minutes, the answer": {
 			fake.Reply(fake.Reasoning("hm"), fake.Pause(minutes(8)), fake.Answer("42")), hello()},
-		"six minutes of prefill":                 {fake.Reply(fake.Pause(minutes(6)), fake.Answer("42")), hello()},
-		"a stream of three hours":                {fake.Reply(fake.Repeat(3*hour/60, time.Minute, fake.Text("x ")), fake.End("stop")), hello()},
-		"pings, then the answer":                 {fake.Reply(fake.Headers(), fake.Repeat(30, 15*time.Second, fake.Ping()), fake.Answer("42")), hello()},
-		"pings that stop at the first output":    {fake.Reply(fake.Headers(), fake.Repeat(10, 15*time.Second, fake.Ping()), fake.Text("a"), fake.Pause(100*time.Second), fake.Answer("b")), hello()},
-		"three quick pings, then a long silence": {fake.Reply(fake.Headers(), fake.Repeat(3, 20*time.Second, fake.Ping()), fake.Pause(55*time.Second), fake.Answer("42")), hello()},
-		"a minute and a half between two tokens": {fake.Reply(fake.Text("a"), fake.Pause(90*time.Second), fake.Answer("b")), hello()},
-		"four silent seconds before the usage":   {fake.Reply(fake.Text("a"), fake.Finish("stop"), fake.Pause(4*time.Second), fake.Usage(1, 1), fake.Done()), hello()},
+		"six minutes of prefill":                           {fake.Reply(fake.Pause(minutes(6)), fake.Answer("42")), hello()},
+		"a stream of three hours":                          {fake.Reply(fake.Repeat(3*hour/60, time.Minute, fake.Text("x ")), fake.End("stop")), hello()},
+		"pings, then the answer":                           {fake.Reply(fake.Headers(), fake.Repeat(30, 15*time.Second, fake.Ping()), fake.Answer("42")), hello()},
+		"a greeting of comments, then five silent minutes": {fake.Reply(fake.Headers(), fake.Repeat(4, time.Millisecond, fake.Comment("hello")), fake.Pause(minutes(5)), fake.Answer("42")), hello()},
+		"pings that stop at the first output":              {fake.Reply(fake.Headers(), fake.Repeat(10, 15*time.Second, fake.Ping()), fake.Text("a"), fake.Pause(100*time.Second), fake.Answer("b")), hello()},
+		"three quick pings, then a long silence":           {fake.Reply(fake.Headers(), fake.Repeat(3, 20*time.Second, fake.Ping()), fake.Pause(55*time.Second), fake.Answer("42")), hello()},
+		"a minute and a half between two tokens":           {fake.Reply(fake.Text("a"), fake.Pause(90*time.Second), fake.Answer("b")), hello()},
+		"four silent seconds before the usage":             {fake.Reply(fake.Text("a"), fake.Finish("stop"), fake.Pause(4*time.Second), fake.Usage(1, 1), fake.Done()), hello()},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -353,5 +355,39 @@ func TestTheCallerEndsACallAtOnceInEveryPhase(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A transport that tells nothing of how the request goes on has the clocks all
+// the same.
+func TestClocksOverATransportWithoutTraces(t *testing.T) {
+	inWorld(t, fake.Config{}, func(c *llmclient.Config) {
+		c.HTTPClient.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		c.Clocks.FirstOutput.Limit = 40 * time.Second
+		c.Retry.Attempts = 1
+	}, func(t *testing.T, w *world) {
+		_, err := w.client.Chat(t.Context(), hello())
+		e := failure(t, err, llmclient.ErrTimeout)
+		assert.Equal(t, llmclient.ClockFirstOutput, e.Clock)
+		assert.NotErrorIs(t, err, context.Canceled)
+		w.elapsed(40 * time.Second)
+		assert.Len(t, w.ofKind(llmclient.EventSuspect), 1)
+	})
+}
+
+func TestATransportsOwnTimeoutIsNotTheCallers(t *testing.T) {
+	for name, reply := range map[string]fake.Step{"before the head": fake.Hang(), "in the body": fake.Reply(fake.Text("a"), fake.Hang())} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, script(reply), func(c *llmclient.Config) { c.HTTPClient.Timeout = time.Second; c.Retry.Attempts = 1 }, func(t *testing.T, w *world) {
+				_, err := w.client.Chat(t.Context(), hello())
+				require.Error(t, err)
+				assert.NotErrorIs(t, err, context.DeadlineExceeded)
+				assert.ErrorContains(t, err, "HTTPClient.Timeout of 1s")
+				w.elapsed(time.Second)
+			})
+		})
 	}
 }

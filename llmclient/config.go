@@ -217,6 +217,9 @@ func parseBaseURL(s string) (*url.URL, string, error) {
 		u.Path, u.RawPath = "/", ""
 		u = u.JoinPath(path)
 	}
+	if u.Path == "" {
+		u.Path = "/" // JoinPath makes a relative path of an empty one
+	}
 	name := strings.TrimRight(redacted(u), "/")
 	return u.JoinPath(chatPath), name, nil
 }

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/neverhang/neverhang/breaker"
 	"github.com/neverhang/neverhang/chat"
@@ -22,6 +23,13 @@ type endpoint struct {
 
 	evidence *evidence
 	budget   budget
+
+	// It speaks HTTP/2: a request that failed on an old connection says
+	// nothing about the connection.
+	multiplexed atomic.Bool
+
+	// A clock ran out on an old connection that brought nothing.
+	doubt atomic.Bool
 
 	mu      sync.Mutex
 	worked  bool // some call has succeeded
@@ -84,7 +92,7 @@ func (e *endpoint) sawReasoning(model string) {
 }
 
 // A word for streaming, standing alone: not "upstream", nor a tool's name.
-var streamWord = regexp.MustCompile(`\bstream(s|ed|ing)?\b`)
+var streamWord = regexp.MustCompile(`\bstream(ed|ing)?\b`)
 
 // adapted looks at a refusal of a request that was sent in dialect d. If what
 // was refused is streaming or its options, it returns the dialect in which to

@@ -1,19 +1,10 @@
 package llmclient
 
 import (
-	"crypto/tls"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 )
-
-// multiplexed reports whether a connection carries several requests at a time,
-// by HTTP/2: there that it is old says nothing about a request that failed.
-func multiplexed(c net.Conn) bool {
-	t, ok := c.(interface{ ConnectionState() tls.ConnectionState })
-	return ok && t.ConnectionState().NegotiatedProtocol == "h2"
-}
 
 // request returns the attempt's request, whose progress is told to its watch.
 func (a *attempt) request() (*http.Request, error) {
@@ -29,7 +20,7 @@ func (a *attempt) request() (*http.Request, error) {
 		ConnectStart: func(string, string) { a.watch.tell((*meter).connect) },
 		GotConn: func(info httptrace.GotConnInfo) {
 			a.connected.Store(true)
-			a.reused.Store(info.Reused && !multiplexed(info.Conn))
+			a.reused.Store(info.Reused)
 			a.watch.tell((*meter).connected)
 		},
 		WroteRequest: func(info httptrace.WroteRequestInfo) {
@@ -51,13 +42,14 @@ func (a *attempt) request() (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.URL = secrets.target()
+	if req.URL = secrets.target(); cl.moved != nil {
+		req.URL = cl.moved
+	}
 	secrets.authorize(req.Header)
 	req.ContentLength = int64(len(cl.body))
 	req.Body, _ = body()
 	if req.Header.Get("Idempotency-Key") == "" && req.Header.Get("X-Idempotency-Key") == "" {
-		// For redirects, and for connections that took not a byte of it. With
-		// such a key the transport would also repeat what the server has read,
+		// For connections that took not a byte of it. With such a key the transport would also repeat what the server has read,
 		// and that is ours to decide and to count.
 		req.GetBody = body
 	}

@@ -105,7 +105,7 @@ func seal(cfg *Config, u *url.URL, name string) secrets {
 				u.Path, u.RawPath = "/", ""
 				u = *u.JoinPath(path, "models")
 			} else {
-				u = *u.JoinPath("models")
+				u.Path, u.RawPath = "/models", ""
 			}
 			r.URL = &u
 			r.Header.Set("User-Agent", userAgent)

@@ -142,7 +142,6 @@ func (t *Transport) client(req *http.Request) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.wire.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.wire.client.Jar, c.wire.client.Timeout = nil, 0
 	t.behind[key] = c
 	return c, nil

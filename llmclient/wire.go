@@ -12,7 +12,7 @@ import (
 // exchange ends when its context does.
 type wire struct {
 	client *http.Client
-	own    *http.Transport // made here, closed here; nil if the user gave one
+	own    *rotating // made here, closed here; nil if the user gave one
 
 	// trusted is set if the transport is known to honour contexts. Another
 	// one gets a goroutine per exchange that can be left behind.
@@ -42,7 +42,7 @@ func newWire(given *http.Client, u *url.URL, connect time.Duration) wire {
 	switch t := w.client.Transport.(type) {
 	case nil:
 		if given == nil {
-			w.own = newOwnTransport(u, connect)
+			w.own = &rotating{make: func() *http.Transport { return newOwnTransport(u, connect) }}
 			w.client.Transport = w.own
 			w.dials = true
 		}
@@ -50,7 +50,7 @@ func newWire(given *http.Client, u *url.URL, connect time.Duration) wire {
 	case *http.Transport:
 		w.trusted, w.dials = true, t.MaxConnsPerHost == 0
 	}
-	w.client.CheckRedirect = sameHostOnly(w.client.CheckRedirect)
+	w.client.CheckRedirect = noRedirect
 	return w
 }
 
@@ -76,42 +76,39 @@ func newOwnTransport(u *url.URL, connect time.Duration) *http.Transport {
 	}
 }
 
-// sameHostOnly follows redirects that repeat the request at the same place.
-// Others come back as they are: neither key nor prompt goes anywhere else.
-func sameHostOnly(also func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
-	return func(req *http.Request, via []*http.Request) error {
-		first := via[0].URL
-		if req.Method != via[0].Method || req.URL.Host != first.Host || req.URL.Scheme != first.Scheme {
-			return http.ErrUseLastResponse
-		}
-		if len(via) >= 5 {
-			return http.ErrUseLastResponse
-		}
-		if also != nil {
-			return also(req, via)
-		}
-		return nil
-	}
-}
+// noRedirect leaves redirects to the call, which knows where key and prompt may
+// go, and counts what it sends.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // probing returns a client for probes, each on a connection of its own: an old
 // one may be dead where the endpoint is not. It is nil where the transport is
 // not known to allow that.
 func (w *wire) probing() *http.Client {
-	t, ok := w.client.Transport.(*http.Transport)
-	if w.client.Transport == nil {
-		t, ok = http.DefaultTransport.(*http.Transport)
-	}
-	if !ok {
+	var t *http.Transport
+	switch base := w.client.Transport.(type) {
+	case *rotating:
+		t = base.make()
+	case *http.Transport:
+		t = base.Clone()
+	case nil:
+		d, ok := http.DefaultTransport.(*http.Transport)
+		if !ok {
+			return nil
+		}
+		t = d.Clone()
+	default:
 		return nil
 	}
-	t = t.Clone()
 	t.DisableKeepAlives = true
-	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{Transport: t, CheckRedirect: noRedirect}
 }
 
-// renew drops pooled connections, so that the next request dials.
+// renew lets the next request dial, as far as the transport allows.
 func (w *wire) renew() {
+	if w.own != nil {
+		w.own.retire()
+		return
+	}
 	w.client.CloseIdleConnections()
 }
 

@@ -1,0 +1,78 @@
+package llmclient
+
+import (
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// recycleAfter is how long connections take new requests. Firewalls and
+	// NATs forget busy ones without a word, too.
+	recycleAfter = 10 * time.Minute
+
+	// keptRetired is how many transports out of use are remembered for Close.
+	// Their connections close when they have been idle for long.
+	keptRetired = 8
+)
+
+// A rotating transport replaces the one that it uses, now and then and when it
+// is told that its connections are in doubt. Requests under way stay where
+// they are: over HTTP/2 a connection that one request has given up may still
+// serve others, but it takes no new ones.
+type rotating struct {
+	make func() *http.Transport
+
+	mu      sync.Mutex
+	current *http.Transport
+	since   time.Time
+	retired []*http.Transport
+}
+
+func (r *rotating) RoundTrip(req *http.Request) (*http.Response, error) {
+	return r.now().RoundTrip(req)
+}
+
+// now returns the transport for the next request.
+func (r *rotating) now() *http.Transport {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.current == nil:
+		r.current, r.since = r.make(), time.Now()
+	case time.Since(r.since) >= recycleAfter:
+		r.retireLocked()
+	}
+	return r.current
+}
+
+// retire lets no further request use the present connections.
+func (r *rotating) retire() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.current != nil {
+		r.retireLocked()
+	}
+}
+
+func (r *rotating) retireLocked() {
+	r.retired = append(r.retired, r.current)
+	for _, t := range r.retired {
+		t.CloseIdleConnections()
+	}
+	if n := len(r.retired); n > keptRetired {
+		r.retired = append(r.retired[:0], r.retired[n-keptRetired:]...)
+	}
+	r.current, r.since = r.make(), time.Now()
+}
+
+// CloseIdleConnections closes what carries no request.
+func (r *rotating) CloseIdleConnections() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range append(r.retired, r.current) {
+		if t != nil {
+			t.CloseIdleConnections()
+		}
+	}
+}
