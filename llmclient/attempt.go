@@ -357,9 +357,11 @@ func (a *attempt) adapt(r *ruling) {
 	}
 	a.call.speaks = d
 	*r = ruling{kind: r.kind, adapted: true}
-	ev := a.call.event(EventAdapted)
-	ev.Text = text
-	a.call.client.notify(ev)
+	if a.call.client.ep.news(d) {
+		ev := a.call.event(EventAdapted)
+		ev.Text = text
+		a.call.client.notify(ev)
+	}
 }
 
 // maxHops bounds the redirects that a call follows.

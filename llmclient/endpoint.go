@@ -33,7 +33,8 @@ type endpoint struct {
 
 	mu      sync.Mutex
 	worked  bool // some call has succeeded
-	dialect dialect
+	dialect dialect // known to help
+	told    dialect // announced, known to help or not
 	reasons map[string]bool // models that were seen to reason
 }
 
@@ -66,6 +67,16 @@ func (e *endpoint) succeeded(d dialect) {
 	e.worked = true
 	e.dialect.plain = e.dialect.plain || d.plain
 	e.dialect.noUsage = e.dialect.noUsage || d.noUsage
+}
+
+// news reports whether nothing has been told yet of dialect d.
+func (e *endpoint) news(d dialect) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	known := (e.told.plain || !d.plain) && (e.told.noUsage || !d.noUsage)
+	e.told.plain = e.told.plain || d.plain
+	e.told.noUsage = e.told.noUsage || d.noUsage
+	return !known
 }
 
 func (e *endpoint) works() bool {
