@@ -55,7 +55,9 @@ func consult(ctx context.Context, m Model, req *chat.Request) reply {
 			Truncated() *chat.Response
 		}](err); ok && t.Truncated() != nil {
 			cut := *t.Truncated()
-			cut.FinishReason = chat.FinishLength
+			if !cut.FinishReason.Filtered() {
+				cut.FinishReason = chat.FinishLength
+			}
 			return reply{resp: &cut}
 		}
 		f := reply{err: err}

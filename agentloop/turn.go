@@ -28,10 +28,10 @@ type turn struct {
 func readTurn(resp *chat.Response) turn {
 	m := &resp.Message
 	t := turn{text: strings.TrimSpace(textOf(m))}
-	switch resp.FinishReason {
-	case chat.FinishLength:
+	switch {
+	case resp.FinishReason.Limited():
 		t.cut = ErrTruncated
-	case chat.FinishContentFilter:
+	case resp.FinishReason.Filtered():
 		t.cut = ErrFiltered
 	}
 	if len(m.ToolCalls) > 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -233,8 +234,8 @@ func (a *attempt) whole() error {
 	switch {
 	case end.Failed():
 		return &badAnswer{kind: ErrAborted, text: fmt.Sprintf("the server gave up on the answer (finish reason %q)", bounded(string(end), 60))}
-	case end == chat.FinishLength && len(r.Message.ToolCalls) > 0:
-		return &badAnswer{kind: ErrTruncated, text: "a token limit cut the answer inside its tool calls (finish reason \"length\"); raise MaxTokens"}
+	case len(r.Message.ToolCalls) > 0 && cutCalls(r):
+		return &badAnswer{kind: ErrTruncated, text: fmt.Sprintf("the answer was cut inside its tool calls (finish reason %q); if a token limit did it, raise MaxTokens", bounded(string(end), 60))}
 	case end != "":
 		return io.EOF
 	case !said && a.answer.noise != "":
@@ -249,6 +250,20 @@ func (a *attempt) whole() error {
 		return &badAnswer{kind: ErrIncomplete, text: "the answer ended without a finish reason, which this endpoint otherwise sends"}
 	}
 	return &badAnswer{kind: ErrIncomplete, text: "the answer broke off: the stream ended without a finish reason"}
+}
+
+// cutCalls reports whether the tool calls of an answer are not what the model
+// meant to write: a limit or a filter ended it, or arguments do not end though
+// the reason does not say that they should.
+func cutCalls(r *chat.Response) bool {
+	end := r.FinishReason
+	switch {
+	case end.Limited(), end.Filtered():
+		return true
+	case end == chat.FinishStop, end == chat.FinishToolCalls, end == chat.FinishFunctionCall, end == "":
+		return false // broken arguments are the model's, and the agent's to answer
+	}
+	return slices.ContainsFunc(r.Message.ToolCalls, func(c chat.ToolCall) bool { return c.Cut() })
 }
 
 // leave settles an attempt that nobody reads on, if the model had finished: who

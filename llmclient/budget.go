@@ -5,16 +5,19 @@ import (
 	"time"
 )
 
-// What retries may add to the load of an endpoint. The sizes are those of the
-// AWS SDKs' retry mode (version 2.1): some 35 retries at once, and then as many
-// as successes pay for. What they refuse, this budget delays: it refills by one
-// retry a second, because a caller should not fail for what others met.
+// What retries may add to the load of an endpoint. Size and costs are those of
+// the AWS SDKs' retry mode (version 2.1), where a throttle is told apart from a
+// failure because the endpoint still answers; gain and refill are those of
+// Finagle's retry budget: a fifth of the requests, and ten a second besides.
+// What those refuse, this budget delays, because a caller should not fail for
+// what others met. It is made for endpoints that fail in part; where all fails
+// the breaker is quicker.
 const (
 	budgetSize     = 500
 	costOfFailure  = 14
-	costOfThrottle = 5 // the endpoint answers, and it is told apart from one that fails
-	gainOfSuccess  = 1
-	budgetRefill   = costOfFailure // each second
+	costOfThrottle = 5
+	gainOfSuccess  = costOfFailure / 5.0
+	budgetRefill   = 10 * costOfFailure // each second
 )
 
 // A budget is what is left to an endpoint's callers for retries. It is safe

@@ -32,9 +32,9 @@ type endpoint struct {
 	doubt atomic.Bool
 
 	mu      sync.Mutex
-	worked  bool // some call has succeeded
-	dialect dialect // known to help
-	told    dialect // announced, known to help or not
+	worked  bool            // some call has succeeded
+	dialect dialect         // known to help
+	told    dialect         // announced, known to help or not
 	reasons map[string]bool // models that were seen to reason
 }
 

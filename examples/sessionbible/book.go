@@ -1,0 +1,180 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+)
+
+// The names inside the output folder. Nothing else in it is touched.
+const (
+	articlesDir = "articles"
+	draftsDir   = "drafts"
+	indexFile   = "index.md"
+	markerFile  = ".sessionbible" // says that the names above are ours
+	earlierDir  = "earlier"       // earlier books, each in a folder named after its time
+)
+
+// A book is the output folder of one run. It is safe for concurrent use, as
+// long as no two agents have the same name.
+type book struct {
+	dir  string
+	root *os.Root
+}
+
+// A marker is what markerFile holds.
+type marker struct {
+	Session string    `json:"session"`
+	Title   string    `json:"title"`
+	Started time.Time `json:"started"`
+}
+
+// newBook returns the book in the folder dir, which open makes ready.
+func newBook(dir string) *book { return &book{dir: dir} }
+
+// open makes the folder ready for a new book. A book that an earlier run left
+// there, with its drafts, is moved as a whole to its folder earlier/TIME: no
+// two runs mix, and none loses the other's work. It is an error if files are in
+// the way that no run made. moved is where the earlier book went, or "".
+func (b *book) open(s *session, now time.Time) (moved string, err error) {
+	if err := os.MkdirAll(b.dir, 0o755); err != nil {
+		return "", err
+	}
+	if b.root, err = os.OpenRoot(b.dir); err != nil {
+		return "", err
+	}
+	defer func() {
+		if err != nil {
+			_ = b.root.Close()
+		}
+	}()
+	if moved, err = b.moveEarlier(now); err != nil {
+		return "", err
+	}
+	m, err := json.Marshal(marker{Session: s.ID, Title: s.Title, Started: now.UTC()})
+	if err == nil {
+		err = writeFile(b.root, markerFile, append(m, '\n'))
+	}
+	for _, name := range []string{articlesDir, draftsDir} {
+		if err == nil {
+			err = b.root.Mkdir(name, 0o755)
+		}
+	}
+	return moved, err
+}
+
+// moveEarlier moves the book that is there, if any. One without articles and
+// drafts is no loss and is removed.
+func (b *book) moveEarlier(now time.Time) (string, error) {
+	var found []string
+	for _, name := range []string{articlesDir, draftsDir, indexFile} {
+		_, err := b.root.Lstat(name)
+		if err == nil {
+			found = append(found, name)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	data, err := b.root.ReadFile(markerFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && len(found) > 0:
+		return "", fmt.Errorf("%s is in the way, and no earlier run made it; name another folder with -out",
+			filepath.Join(b.dir, found[0]))
+	case errors.Is(err, fs.ErrNotExist) || len(found) == 0:
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	if b.blank() {
+		return "", errors.Join(ignoreMissing(b.root.Remove(articlesDir)), ignoreMissing(b.root.Remove(draftsDir)),
+			ignoreMissing(b.root.Remove(indexFile)))
+	}
+	var m marker
+	if json.Unmarshal(data, &m) != nil || m.Started.IsZero() {
+		m.Started = now
+	}
+	if err := ignoreExisting(b.root.Mkdir(earlierDir, 0o755)); err != nil {
+		return "", err
+	}
+	stamp := m.Started.UTC().Format("20060102-150405")
+	to := path.Join(earlierDir, stamp)
+	err = b.root.Mkdir(to, 0o755)
+	for n := 2; errors.Is(err, fs.ErrExist) && n < 1000; n++ {
+		to = path.Join(earlierDir, fmt.Sprintf("%s-%d", stamp, n))
+		err = b.root.Mkdir(to, 0o755)
+	}
+	// The marker goes last: until then a second try finds the rest.
+	for _, name := range append(found, markerFile) {
+		if err == nil {
+			err = b.root.Rename(name, path.Join(to, name))
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(b.dir, filepath.FromSlash(to)), nil
+}
+
+// blank reports whether a run left neither articles nor drafts.
+func (b *book) blank() bool {
+	for _, name := range []string{articlesDir, draftsDir} {
+		d, err := b.root.Open(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return false
+		}
+		_, err = d.Readdirnames(1)
+		_ = d.Close()
+		if !errors.Is(err, io.EOF) {
+			return false
+		}
+	}
+	return true
+}
+
+// close gives the folder back. Files already written stay.
+func (b *book) close() error { return b.root.Close() }
+
+// keepDraft writes the unfinished text of the agent called name, and returns
+// its path.
+func (b *book) keepDraft(name, text string) (string, error) {
+	file := path.Join(draftsDir, name+".md")
+	if err := writeFile(b.root, file, []byte(text)); err != nil {
+		return "", err
+	}
+	return b.path(file), nil
+}
+
+// dropDraft removes a draft that became an article.
+func (b *book) dropDraft(name string) error {
+	return ignoreMissing(b.root.Remove(path.Join(draftsDir, name+".md")))
+}
+
+// save writes a page and returns its path.
+func (b *book) save(p *page, links nav) (string, error) {
+	file := path.Join(articlesDir, p.file())
+	if err := writeFile(b.root, file, p.render(links)); err != nil {
+		return "", err
+	}
+	return b.path(file), nil
+}
+
+// path returns the path, from the working folder, of a file of the book.
+func (b *book) path(file string) string {
+	return filepath.Join(b.dir, filepath.FromSlash(file))
+}
+
+func ignoreExisting(err error) error {
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}

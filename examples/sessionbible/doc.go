@@ -1,0 +1,26 @@
+// Command sessionbible turns a recorded coding session into a book: agents
+// read its messages with tools, write an article each, and save it. It is a
+// whole harness on the exported packages of this module, and ends whatever the
+// model endpoint does:
+//
+//   - Every agent has an outcome, and the report names all of them.
+//   - An article is on disk whole or not at all. What an agent wrote and did
+//     not get to save is a draft on disk, from its first word on.
+//   - An interrupt ends the run within two seconds, a second one at once.
+//   - A trouble that all agents would meet, such as a wrong key, is told once
+//     and ends the run.
+//
+// Without arguments it needs no network: it uses an embedded session, and an
+// embedded server plays the model and misbehaves.
+//
+//	go run ./examples/sessionbible
+//	go run ./examples/sessionbible -base-url http://localhost:8000/v1 session.json
+//
+// The output folder holds index.md, articles, and drafts of what was not
+// saved. An earlier book there is moved to its folder earlier, so that no two
+// runs mix.
+//
+// To use it as the start of a harness of your own, copy the folder. Only
+// offline.go needs the embedded server; without it, and without the calls of
+// its functions, everything here stands on exported packages.
+package main

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+// options are what the command line says. The zero value of a duration leaves
+// it to the client, a negative one switches it off.
+type options struct {
+	session     string // path of an export, "" for the embedded one
+	baseURL     string // "" for the embedded server
+	model       string
+	apiKey      string
+	agents      int
+	articles    int // 0: one per message worth one
+	out         string
+	faults      string
+	habits      string
+	seed        uint64
+	firstOutput time.Duration
+	gap         time.Duration
+	call        time.Duration
+	deadline    time.Duration
+	rpm         int
+	maxInFlight int
+	report      string // path, "-" for stdout, "" for none
+	naive       bool
+}
+
+// embedded reports whether the embedded server plays the model.
+func (o *options) embedded() bool { return o.baseURL == "" }
+
+const usage = `usage: sessionbible [flags] [SESSION]
+
+Turns a recorded coding session into a book: agents read its messages and write articles.
+SESSION is a file made with: opencode export SESSION > session.json
+Without one, an embedded session is used; without -base-url, an embedded server plays the
+model, and misbehaves.
+
+Durations are like 90s or 10m; 0 leaves the default, a negative one means no limit.
+Exit codes: 0 all articles done, 1 some not, 2 wrong usage, 3 -naive got stuck, 130 interrupted.
+
+`
+
+// parseOptions reads the command line. flag.ErrHelp means that help was asked
+// for, and written to help.
+func parseOptions(args []string, help io.Writer) (*options, error) {
+	o := &options{}
+	fs := flag.NewFlagSet("sessionbible", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.StringVar(&o.baseURL, "base-url", "", "endpoint, such as http://localhost:8000/v1; without it an embedded server plays the model")
+	fs.StringVar(&o.model, "model", "", "model name; may be left out if the endpoint serves only one")
+	keyEnv := fs.String("api-key-env", "OPENAI_API_KEY", "environment variable with the endpoint's key")
+	fs.IntVar(&o.agents, "agents", 45, "agents in parallel")
+	fs.IntVar(&o.articles, "articles", 0, "how many articles; 0 means one per message worth one")
+	fs.StringVar(&o.out, "out", "./bible", "folder for the book; an earlier book there is moved to its folder earlier")
+	fs.StringVar(&o.faults, "faults", defaultFaults(), "embedded server only: its faults, or none")
+	fs.StringVar(&o.habits, "habits", defaultHabits(), "embedded server only: its author's bad habits, or none")
+	fs.Uint64Var(&o.seed, "seed", 1, "embedded server only: the same seed gives the same faults")
+	fs.DurationVar(&o.firstOutput, "first-output", 0, "longest wait for an answer's first output")
+	fs.DurationVar(&o.gap, "gap", 0, "longest pause between two pieces of output")
+	fs.DurationVar(&o.call, "call", 0, "longest call, retries included")
+	fs.DurationVar(&o.deadline, "deadline", 0, "longest run; 0 means 2h")
+	fs.IntVar(&o.rpm, "rpm", 0, "most requests per minute; 0 means no limit")
+	fs.IntVar(&o.maxInFlight, "max-in-flight", 0, "most requests at a time; 0 means no limit")
+	fs.StringVar(&o.report, "report", "", "file for a JSON report, - for stdout")
+	fs.BoolVar(&o.naive, "naive", false, "the old way, for seeing the deadlock: no timeouts, no way out, no report")
+
+	var files []string
+	for len(args) > 0 { // flags may follow the session
+		if err := fs.Parse(args); err != nil {
+			if errors.Is(err, flag.ErrHelp) {
+				fmt.Fprint(help, usage)
+				fs.SetOutput(help)
+				fs.PrintDefaults()
+			}
+			return nil, err
+		}
+		if args = fs.Args(); len(args) > 0 {
+			files, args = append(files, args[0]), args[1:]
+		}
+	}
+	switch len(files) {
+	case 0:
+	case 1:
+		if files[0] == "" {
+			return nil, errors.New("SESSION is empty, want the path of a file")
+		}
+		o.session = files[0]
+	default:
+		return nil, fmt.Errorf("got %d sessions (%s), want at most one", len(files), strings.Join(files, ", "))
+	}
+	set := make(map[string]bool)
+	fs.Visit(func(f *flag.Flag) { set[f.Name] = true })
+	if err := o.check(set); err != nil {
+		return nil, err
+	}
+	if !o.embedded() {
+		o.apiKey = os.Getenv(*keyEnv)
+		if o.apiKey == "" && set["api-key-env"] {
+			return nil, fmt.Errorf("-api-key-env names %s, which is not set", *keyEnv)
+		}
+	}
+	if o.naive && !set["faults"] && o.embedded() {
+		o.faults, o.habits = naiveFaults, "none"
+	}
+	return o, nil
+}
+
+// check returns an error that names the first bad flag.
+func (o *options) check(set map[string]bool) error {
+	for _, n := range []struct {
+		flag         string
+		value, least int
+	}{
+		{"agents", o.agents, 1}, {"articles", o.articles, 0}, {"rpm", o.rpm, 0}, {"max-in-flight", o.maxInFlight, 0},
+	} {
+		if n.value < n.least {
+			return fmt.Errorf("-%s is %d, want %d or more", n.flag, n.value, n.least)
+		}
+	}
+	if o.out == "" {
+		return errors.New("-out is empty, want a folder")
+	}
+	if set["base-url"] {
+		u, err := url.Parse(o.baseURL)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return fmt.Errorf("-base-url is %q, want one such as http://localhost:8000/v1", hideKey(o.baseURL))
+		}
+		for _, name := range []string{"faults", "habits", "seed"} {
+			if set[name] {
+				return fmt.Errorf("-%s is for the embedded server, and -base-url names another", name)
+			}
+		}
+		return nil
+	}
+	if set["api-key-env"] {
+		return errors.New("-api-key-env needs -base-url: the embedded server takes no key")
+	}
+	return checkOffline(o.faults, o.habits)
+}
+
+// hideKey returns a URL without what could be a secret in it.
+func hideKey(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return "(unreadable)"
+	}
+	if u.User != nil {
+		u.User = url.User("xxxxx")
+	}
+	u.RawQuery, u.Fragment = "", ""
+	return u.String()
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestFlagsAndTheirDefaults(t *testing.T) {
+	o, err := parseOptions(nil, nil)
+	require.NoError(t, err)
+	assert.Equal(t, &options{agents: 45, out: "./bible", seed: 1, faults: defaultFaults(), habits: defaultHabits()}, o)
+
+	t.Setenv("SOME_KEY", "sk-secret")
+	o, err = parseOptions([]string{"-base-url", "http://h:1/v1", "a.json", "-api-key-env=SOME_KEY", "-model", "m",
+		"-agents", "3", "-articles", "4", "-first-output", "1m", "-gap", "-1s", "-call", "5m", "-deadline", "1h",
+		"-rpm", "60", "-max-in-flight", "2", "-report", "-", "-out", "o"}, nil)
+	require.NoError(t, err, "flags may follow the session")
+	assert.Equal(t, &options{
+		session: "a.json", baseURL: "http://h:1/v1", apiKey: "sk-secret", model: "m", agents: 3, articles: 4, out: "o",
+		seed: 1, faults: defaultFaults(), habits: defaultHabits(), firstOutput: time.Minute, gap: -time.Second,
+		call: 5 * time.Minute, deadline: time.Hour, rpm: 60, maxInFlight: 2, report: "-",
+	}, o)
+
+	o, err = parseOptions([]string{"-naive"}, nil)
+	require.NoError(t, err)
+	assert.Equal(t, "hang=1", o.faults, "all requests hang unless told otherwise")
+	o, err = parseOptions([]string{"-naive", "-faults", "none"}, nil)
+	require.NoError(t, err)
+	assert.Equal(t, "none", o.faults)
+}
+
+func TestKeyIsReadForANamedEndpointOnly(t *testing.T) {
+	t.Setenv("OPENAI_API_KEY", "sk-secret")
+	o, err := parseOptions(nil, nil)
+	require.NoError(t, err)
+	assert.Empty(t, o.apiKey)
+	o, err = parseOptions([]string{"-base-url", "https://h/v1"}, nil)
+	require.NoError(t, err)
+	assert.Equal(t, "sk-secret", o.apiKey)
+}
+
+func TestUsageErrorsNameTheFlag(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"unknown flag":            {[]string{"-colour"}, "flag provided but not defined: -colour"},
+		"no number":               {[]string{"-agents", "many"}, `invalid value "many" for flag -agents`},
+		"no agents":               {[]string{"-agents", "0"}, "-agents is 0, want 1 or more"},
+		"negative articles":       {[]string{"-articles", "-1"}, "-articles is -1, want 0 or more"},
+		"negative rpm":            {[]string{"-rpm", "-1"}, "-rpm is -1, want 0 or more"},
+		"negative in flight":      {[]string{"-max-in-flight", "-2"}, "-max-in-flight is -2, want 0 or more"},
+		"no duration":             {[]string{"-gap", "7"}, `invalid value "7" for flag -gap`},
+		"no folder":               {[]string{"-out", ""}, "-out is empty"},
+		"two sessions":            {[]string{"a", "-agents", "1", "b"}, "got 2 sessions (a, b), want at most one"},
+		"empty session":           {[]string{""}, "SESSION is empty"},
+		"no URL":                  {[]string{"-base-url", "localhost:8000"}, `-base-url is "localhost:8000", want one such as http://`},
+		"empty URL":               {[]string{"-base-url", ""}, `-base-url is "", want one such as`},
+		"faults elsewhere":        {[]string{"-base-url", "http://h/v1", "-faults", "none"}, "-faults is for the embedded server"},
+		"habits elsewhere":        {[]string{"-base-url", "http://h/v1", "-habits", "none"}, "-habits is for the embedded server"},
+		"seed elsewhere":          {[]string{"-base-url", "http://h/v1", "-seed", "2"}, "-seed is for the embedded server"},
+		"key for nobody":          {[]string{"-api-key-env", "X"}, "-api-key-env needs -base-url"},
+		"key that is not there":   {[]string{"-base-url", "http://h/v1", "-api-key-env", "NEVER_SET_X"}, "NEVER_SET_X, which is not set"},
+		"unknown fault":           {[]string{"-faults", "hang=0.1,gremlins=1"}, `"gremlins" is not known`},
+		"unknown habit":           {[]string{"-habits", "yawn=1"}, `"yawn" is not known`},
+		"credentials in the URL":  {[]string{"-base-url", "ftp://me:hunter2@h/v1?key=hunter2"}, "-base-url is"},
+		"garbage in place of URL": {[]string{"-base-url", "http://[::1"}, "-base-url is"},
+	} {
+		_, err := parseOptions(c.args, nil)
+		if assert.ErrorContains(t, err, c.want, name) {
+			assert.NotContains(t, err.Error(), "\n", name)
+			assert.NotContains(t, err.Error(), "hunter2", name)
+		}
+	}
+}
+
+func TestHelpNamesEveryFlag(t *testing.T) {
+	var out bytes.Buffer
+	_, err := parseOptions([]string{"-h"}, &out)
+	require.ErrorIs(t, err, flag.ErrHelp)
+	for _, name := range []string{"base-url", "model", "api-key-env", "agents", "articles", "out", "faults", "habits",
+		"seed", "first-output", "gap", "call", "deadline", "rpm", "max-in-flight", "report", "naive"} {
+		assert.Contains(t, out.String(), "\n  -"+name, name)
+	}
+}
+
+func TestHideKey(t *testing.T) {
+	for in, want := range map[string]string{
+		"https://h:1/v1":                  "https://h:1/v1",
+		"https://user:pw@h/v1?key=k#frag": "https://xxxxx@h/v1",
+		"http://[::1":                     "(unreadable)",
+	} {
+		assert.Equal(t, want, hideKey(in))
+	}
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/neverhang/neverhang/agentloop"
+)
+
+// The exit codes.
+const (
+	exitDone        = 0   // all articles are saved
+	exitNotDone     = 1   // some are not
+	exitUsage       = 2   // the command line cannot be followed
+	exitStuck       = 3   // -naive reproduced the deadlock
+	exitInterrupted = 130 // by the user
+)
+
+func main() {
+	ctx := interruptible(os.Stderr)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// errInterrupted is the cause of a context that the user ended.
+var errInterrupted = errors.New("interrupted")
+
+// interruptible returns a context that the first interrupt ends; the second
+// one ends the process.
+func interruptible(stderr io.Writer) context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		fmt.Fprintln(stderr, "sessionbible: interrupted, keeping drafts; once more to leave at once")
+		cancel(errInterrupted)
+		<-signals
+		os.Exit(exitInterrupted)
+	}()
+	return ctx
+}
+
+// run is the program, from its arguments to its exit code. The end of ctx is
+// an interrupt.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	say := newPrinter(stderr)
+	defer say.close()
+	usageError := func(err error) int {
+		say.line("sessionbible: %v", err)
+		return exitUsage
+	}
+
+	o, err := parseOptions(args, stdout)
+	if errors.Is(err, flag.ErrHelp) {
+		return exitDone
+	}
+	if err != nil {
+		return usageError(fmt.Errorf("%w (-h lists the flags)", err))
+	}
+	s, err := readSession(o.session)
+	if err != nil {
+		return usageError(err)
+	}
+	plan := planArticles(s, o.articles)
+	if len(plan) == 0 {
+		return usageError(fmt.Errorf("no message of %q is worth an article", s.Title))
+	}
+	if o.articles > len(plan) {
+		say.line("%d of %d messages are worth an article: writing %d, not %d", len(plan), len(s.Messages), len(plan), o.articles)
+	}
+	if err := checkReport(o.report); err != nil {
+		return usageError(err)
+	}
+
+	var server *offline
+	if o.embedded() {
+		if server, err = startOffline(o); err != nil {
+			return usageError(err)
+		}
+		defer server.close()
+	} else if err := greet(ctx, o, say); err != nil {
+		if _, ok := errors.AsType[*usageErr](err); ok {
+			return usageError(err)
+		}
+		return neverStarted(ctx, o, s, plan, err, stdout, say)
+	}
+	b := newBook(o.out)
+	h, err := newHarness(o, s, plan, b, server, say)
+	if err != nil {
+		return usageError(err)
+	}
+	moved, err := b.open(s, time.Now())
+	if err != nil {
+		return usageError(fmt.Errorf("-out: %w", err))
+	}
+	defer b.close()
+	if moved != "" {
+		say.line("the earlier book is now in %s", moved)
+	}
+	if o.naive {
+		return writeNaively(ctx, h, naivePatience)
+	}
+	return h.run(ctx).finish(o, stdout, say)
+}
+
+// neverStarted reports a run that ended before any agent began. What was in
+// the way is told once; that it was in the way of all stands in the report.
+func neverStarted(ctx context.Context, o *options, s *session, plan []article, err error, stdout io.Writer, say *printer) int {
+	r := newReport(o, s, len(plan), time.Now())
+	r.Run.Error, r.Run.ExitCode = orNull(err.Error()), exitNotDone
+	if ctx.Err() != nil {
+		r.Run.ExitCode = exitInterrupted
+	}
+	for _, a := range plan {
+		r.Agents = append(r.Agents, agentReport{
+			Name: a.name(), Outcome: string(agentloop.Cancelled), Messages: a.messages(),
+			Missing: []string{stepRead, stepWrite, stepSave}, Error: r.Run.Error,
+		})
+	}
+	r.sum()
+	say.line("sessionbible: %v", err)
+	if err := r.deliver(o.report, stdout); err != nil {
+		say.line("sessionbible: %v", err)
+	}
+	return r.Run.ExitCode
+}
+
+// checkReport finds out before the run whether its report will have a place.
+func checkReport(file string) error {
+	if file == "" || file == "-" {
+		return nil
+	}
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		return fmt.Errorf("-report %s is a directory, want a file", file)
+	}
+	info, err := os.Stat(filepath.Dir(file))
+	if err == nil && !info.IsDir() {
+		err = errors.New("is no directory")
+	}
+	if err != nil {
+		return fmt.Errorf("-report %s: its folder: %w", file, err)
+	}
+	return nil
+}

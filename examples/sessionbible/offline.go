@@ -1,0 +1,104 @@
+package main
+
+import (
+	"time"
+
+	"github.com/neverhang/neverhang/agentloop"
+	"github.com/neverhang/neverhang/internal/fakeserver"
+	"github.com/neverhang/neverhang/llmclient"
+)
+
+// This file alone knows the embedded server, which cannot be used outside of
+// this module.
+
+// naiveFaults is what -naive meets if it is not told otherwise.
+const naiveFaults = "hang=1"
+
+// defaultFaults hit four requests in ten, in every way that the server knows,
+// and take it down for a while. More would not show more: retries are on a
+// budget, so beyond it a run only waits.
+func defaultFaults() string {
+	return "hang=0.035,headers=0.025,stall=0.045,pings=0.025,reset=0.04,cut=0.03,abrupt=0.02,short=0.01,error=0.03," +
+		"abort=0.015,malformed=0.015,empty=0.01,html=0.01,endless=0.01,429=0.03,500=0.01,502=0.01,503=0.01,504=0.01," +
+		"529=0.01,slow=0.05,late=0.03,outage=1s@2s"
+}
+
+func defaultHabits() string { return fakeserver.DefaultHabits().String() }
+
+// checkOffline names the first word of the specifications that is not
+// understood.
+func checkOffline(faults, habits string) error {
+	if _, err := fakeserver.ParseFaults(faults); err != nil {
+		return err
+	}
+	_, err := fakeserver.ParseHabits(habits)
+	return err
+}
+
+// An offline is an endpoint inside this process: a server on the loopback
+// whose author plays the model.
+type offline struct{ srv *fakeserver.Server }
+
+// startOffline starts the server.
+func startOffline(o *options) (*offline, error) {
+	faults, err := fakeserver.ParseFaults(o.faults)
+	if err != nil {
+		return nil, err
+	}
+	habits, err := fakeserver.ParseHabits(o.habits)
+	if err != nil {
+		return nil, err
+	}
+	author := fakeserver.Author{Habits: habits, Seed: o.seed}
+	srv, err := fakeserver.Listen(fakeserver.Config{Script: author.Reply, Faults: faults, Seed: o.seed})
+	if err != nil {
+		return nil, err
+	}
+	o.model = firstOf(o.model, "author")
+	return &offline{srv: srv}, nil
+}
+
+func (f *offline) baseURL() string { return f.srv.BaseURL() }
+
+func (f *offline) close() { f.srv.Close() }
+
+// tune makes everything quick: the server is in the same process, so a second
+// of silence there is what minutes are elsewhere.
+func (f *offline) tune(cfg *llmclient.Config, group *agentloop.GroupConfig, plan []article) {
+	longest := 0
+	for _, a := range plan {
+		longest = max(longest, a.Last-a.First+1)
+	}
+	cfg.BaseURL = f.srv.BaseURL()
+	cfg.Clocks = llmclient.Clocks{
+		Connect:     llmclient.Clock{Limit: time.Second},
+		Send:        llmclient.Clock{Limit: time.Second},
+		FirstOutput: llmclient.Clock{Limit: 1500 * time.Millisecond},
+		Gap:         llmclient.Clock{Limit: time.Second},
+		Attempt:     llmclient.Clock{Limit: 3 * time.Second},
+		End:         llmclient.Clock{Limit: 500 * time.Millisecond},
+		Call:        llmclient.Clock{Limit: 20 * time.Second},
+	}
+	// One of its faults is output without end. What it has to say grows with
+	// the messages that an article is on.
+	cfg.Limits.AnswerBytes = 48<<10 + int64(longest)*8<<10
+	cfg.Retry = llmclient.Retry{Backoff: 100 * time.Millisecond, MaxBackoff: time.Second}
+
+	// Four requests in ten fail on purpose, so a short run of failures says
+	// nothing here; an outage still opens the breaker.
+	cfg.Breaker.Failures = 10
+	cfg.Breaker.Cooldown = 500 * time.Millisecond
+	cfg.Breaker.MaxCooldown = -1 // many trials fail as well
+	cfg.Breaker.TrialLimit = 3 * time.Second
+	group.Restarts = 20
+	group.Backoff = 200 * time.Millisecond
+}
+
+// fill puts the server's own counts into the report.
+func (f *offline) fill(r *report, o *options) {
+	stats := f.srv.Stats()
+	r.Run.Seed, r.Run.Faults, r.Run.Habits = &o.seed, &o.faults, &o.habits
+	n := stats.FaultCount()
+	r.Totals.FaultsInjected, r.Totals.Faults = &n, stats.Faults
+	r.Totals.ServerRequests = &stats.Requests
+}

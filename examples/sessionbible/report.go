@@ -1,0 +1,265 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A report tells how a run went. It is written as JSON, also when the run was
+// interrupted or failed.
+type report struct {
+	Run    runReport     `json:"run"`
+	Totals totals        `json:"totals"`
+	Agents []agentReport `json:"agents"`
+}
+
+// A runReport says what was run. It holds no key.
+type runReport struct {
+	Started    time.Time     `json:"started"`
+	DurationMS int64         `json:"duration_ms"`
+	ExitCode   int           `json:"exit_code"`
+	Error      *string       `json:"error"` // why the run as a whole ended early
+	Session    sessionReport `json:"session"`
+	Out        string        `json:"out"`
+	Endpoint   string        `json:"endpoint"` // embedded, or the base URL
+	Model      string        `json:"model"`
+	Parallel   int           `json:"agents"` // in parallel, at most
+	Articles   int           `json:"articles"`
+
+	// The rest is about the embedded server, and null without it.
+	Seed   *uint64 `json:"seed"`
+	Faults *string `json:"faults"`
+	Habits *string `json:"habits"`
+
+	// Clocks are the limits that were set, by name.
+	Clocks map[string]string `json:"clocks"`
+}
+
+type sessionReport struct {
+	ID       string `json:"id"`
+	Title    string `json:"title"`
+	Messages int    `json:"messages"`
+}
+
+// totals adds the agents up. Requests counts every attempt that was sent, or
+// that failed on its way.
+type totals struct {
+	Agents   int            `json:"agents"`
+	Outcomes map[string]int `json:"outcomes"`
+	Saved    int            `json:"saved"`
+	Drafts   int            `json:"drafts"`
+	Requests int            `json:"requests"`
+	Retries  int            `json:"retries"`
+	Restarts int            `json:"restarts"`
+	Survived int            `json:"faults_survived"`
+
+	// FaultsInjected is what the embedded server did on purpose, Faults the
+	// same by kind; null for any other endpoint, which keeps no such count.
+	FaultsInjected *int           `json:"faults_injected"`
+	Faults         map[string]int `json:"faults,omitempty"`
+
+	// ServerRequests is how many requests the embedded server received.
+	ServerRequests *int `json:"server_requests,omitempty"`
+}
+
+// An agentReport is what became of one agent.
+type agentReport struct {
+	Name       string   `json:"name"`
+	Outcome    string   `json:"outcome"`
+	Messages   string   `json:"messages"`
+	Steps      []string `json:"steps"`
+	Missing    []string `json:"missing"`
+	Rounds     int      `json:"rounds"`
+	Restarts   int      `json:"restarts"`
+	Attempts   int      `json:"attempts"`
+	Survived   int      `json:"faults_survived"` // failed attempts that a later one made good
+	Article    *string  `json:"article"`
+	Draft      *string  `json:"draft"`
+	Error      *string  `json:"error"`
+	DurationMS int64    `json:"duration_ms"`
+}
+
+// newReport begins the report of a run.
+func newReport(o *options, s *session, articles int, started time.Time) *report {
+	r := &report{Run: runReport{
+		Started:  started.UTC(),
+		Session:  sessionReport{ID: s.ID, Title: s.Title, Messages: len(s.Messages)},
+		Out:      o.out,
+		Endpoint: "embedded",
+		Model:    o.model,
+		Parallel: o.agents,
+		Articles: articles,
+		Clocks:   map[string]string{},
+	}}
+	if !o.embedded() {
+		r.Run.Endpoint = hideKey(o.baseURL)
+	}
+	return r
+}
+
+const done = "done" // the outcome of an agent that did its work
+
+// sum fills in what follows from the agents.
+func (r *report) sum() {
+	t := &r.Totals
+	t.Agents, t.Outcomes = len(r.Agents), map[string]int{}
+	for i := range r.Agents {
+		a := &r.Agents[i]
+		// Lists are empty, not null.
+		a.Steps, a.Missing = append([]string{}, a.Steps...), append([]string{}, a.Missing...)
+		t.Outcomes[a.Outcome]++
+		t.Requests += a.Attempts
+		t.Restarts += a.Restarts
+		t.Survived += a.Survived
+		if a.Article != nil {
+			t.Saved++
+		}
+		if a.Draft != nil {
+			t.Drafts++
+		}
+	}
+}
+
+func (r *report) encode() ([]byte, error) {
+	data, err := json.MarshalIndent(r, "", "  ")
+	return append(data, '\n'), err
+}
+
+// deliver writes the report as JSON where it is wanted, if it is.
+func (r *report) deliver(file string, stdout io.Writer) error {
+	if file == "" {
+		return nil
+	}
+	data, err := r.encode()
+	switch {
+	case err != nil:
+	case file == "-":
+		_, err = stdout.Write(data)
+	default:
+		err = writeFileAt(file, data)
+	}
+	if err != nil {
+		return fmt.Errorf("the report: %w", err)
+	}
+	return nil
+}
+
+// finish delivers the report, tells people how the run went, and returns the
+// exit code. The file comes first: a terminal may be slow.
+func (r *report) finish(o *options, stdout io.Writer, say *printer) int {
+	err := r.deliver(o.report, stdout)
+	r.complain(say)
+	if o.report == "-" {
+		r.summary(say)
+	} else {
+		say.flush()
+		r.summary(stdout)
+	}
+	if err != nil {
+		say.line("sessionbible: %v", err)
+		if r.Run.ExitCode == exitDone {
+			return exitNotDone
+		}
+	}
+	return r.Run.ExitCode
+}
+
+// failures groups the agents that are not done by outcome and error: 45 agents
+// with one trouble are one line. The largest group comes first.
+func (r *report) failures() []failure {
+	var groups []failure
+	for i := range r.Agents {
+		a := &r.Agents[i]
+		if a.Outcome == done {
+			continue
+		}
+		text := "no error"
+		if a.Error != nil {
+			text = *a.Error
+		}
+		at := slices.IndexFunc(groups, func(f failure) bool { return f.outcome == a.Outcome && f.text == text })
+		if at < 0 {
+			at = len(groups)
+			groups = append(groups, failure{outcome: a.Outcome, text: text})
+		}
+		groups[at].names = append(groups[at].names, a.Name)
+	}
+	slices.SortStableFunc(groups, func(a, b failure) int { return len(b.names) - len(a.names) })
+	return groups
+}
+
+// A failure is one reason and the agents that share it.
+type failure struct {
+	outcome, text string
+	names         []string
+}
+
+// summary writes what a person wants to know at the end.
+func (r *report) summary(w io.Writer) {
+	t := &r.Totals
+	took := time.Duration(r.Run.DurationMS) * time.Millisecond
+	fmt.Fprintf(w, "\n%d of %d articles saved in %s, in %s\n", t.Saved, r.Run.Articles, seconds(took), r.Run.Out)
+	if t.Drafts > 0 {
+		fmt.Fprintf(w, "  drafts kept: %d\n", t.Drafts)
+	}
+	var outcomes []string
+	for name, n := range t.Outcomes {
+		outcomes = append(outcomes, fmt.Sprintf("%d %s", n, name))
+	}
+	slices.Sort(outcomes)
+	fmt.Fprintf(w, "  agents: %s\n", strings.Join(outcomes, ", "))
+	fmt.Fprintf(w, "  requests: %d, of them %d retries; failed attempts survived: %d; agents restarted: %d times\n",
+		t.Requests, t.Retries, t.Survived, t.Restarts)
+	if t.FaultsInjected != nil {
+		fmt.Fprintf(w, "  faults injected: %d (%s)\n", *t.FaultsInjected, counts(t.Faults))
+	}
+}
+
+// complain names on w the agents that are not done, and why.
+func (r *report) complain(w io.Writer) {
+	for _, f := range r.failures() {
+		fmt.Fprintf(w, "sessionbible: %d %s: %s\n    %s\n", len(f.names), f.outcome, f.text, strings.Join(f.names, ", "))
+	}
+}
+
+// counts writes a table of counts in one line, the largest first.
+func counts(m map[string]int) string {
+	names := make([]string, 0, len(m))
+	for name, n := range m {
+		if n > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if m[a] != m[b] {
+			return m[b] - m[a]
+		}
+		return strings.Compare(a, b)
+	})
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s %d", name, m[name])
+	}
+	return strings.Join(names, ", ")
+}
+
+// seconds writes a duration for people: 4.2s, 75s, 12m30s.
+func seconds(d time.Duration) string {
+	switch {
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	default:
+		return d.Round(time.Second).String()
+	}
+}
+
+// orNull returns nil for an empty text.
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
