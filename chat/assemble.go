@@ -80,9 +80,14 @@ func write(to *strings.Builder, s string, whole bool) {
 // sentBack tells which unknown fields of a delta belong to the message, and
 // thereby into the conversation that is sent next time. An empty list says
 // nothing, Groq's channel belongs to the piece, and LiteLLM's field repeats
-// what others have; a server with a closed schema refuses all three.
+// what others have; a server with a closed schema refuses all three. A content
+// with images is one that no server takes from an assistant.
 func sentBack(name string, raw json.RawMessage) bool {
-	return name != "channel" && name != "provider_specific_fields" && says(raw)
+	switch name {
+	case "channel", "provider_specific_fields", contentKey:
+		return false
+	}
+	return says(raw)
 }
 
 // Response returns what the chunks so far amount to. Later chunks do not

@@ -162,7 +162,55 @@ func TestAssembleToolCalls(t *testing.T) {
 			[]string{pieces(entry("0", "a", "f", `{"x"`), entry("0", "a", "f", `:1}`))},
 			[]chat.ToolCall{f},
 		},
-		"a new id in every piece":            {[]string{piece("0", "a", "f", `{"x"`), piece("0", "b", "-", `:1`), piece("0", "c", "-", `}`)}, []chat.ToolCall{f}},
+		"a new id in every piece": {[]string{piece("0", "a", "f", `{"x"`), piece("0", "b", "-", `:1`), piece("0", "c", "-", `}`)}, []chat.ToolCall{f}},
+		"a new id and the name in every piece": {
+			[]string{piece("0", "a", "f", `{"x"`), piece("0", "b", "f", `:1`), piece("0", "c", "f", `}`)},
+			[]chat.ToolCall{f},
+		},
+		"a new id and the name in every piece, no index": {
+			[]string{piece("-", "a", "f", `{"x"`), piece("-", "b", "f", `:1`), piece("-", "c", "f", `}`)},
+			[]chat.ToolCall{f},
+		},
+		"a new id, the name and a new index in every piece": {
+			[]string{piece("0", "a", "f", `{"x"`), piece("1", "b", "f", `:1`), piece("2", "c", "f", `}`), piece("3", "b", "g", `{}`)},
+			[]chat.ToolCall{f, g},
+		},
+		"a new index in every piece, nothing else": {
+			[]string{piece("0", "a", "f", `{"x"`), piece("1", "-", "-", `:1`), piece("2", "-", "-", `}`)},
+			[]chat.ToolCall{f},
+		},
+		"a new id and the name in every piece, announced without arguments, and nothing at the end": {
+			[]string{piece("0", "a", "f", ``), piece("0", "b", "f", `{"x"`), piece("0", "c", "f", ``), piece("0", "d", "f", `:1}`), piece("0", "e", "f", ``)},
+			[]chat.ToolCall{f},
+		},
+		"a new id and the name in every piece, of two calls of one tool": {
+			[]string{piece("0", "a", "f", `{"x"`), piece("0", "x", "f", `:1}`), piece("0", "y", "f", `{"x"`), piece("0", "z", "f", `:2}`)},
+			[]chat.ToolCall{f, {ID: "y", Name: "f", Arguments: `{"x":2}`}},
+		},
+		"a new id and the name in every piece, one of which begins with a brace": {
+			[]string{piece("0", "a", "f", `{"x"`), piece("0", "b", "f", `:`), piece("0", "c", "f", `{"y":1}`), piece("0", "d", "f", `}`)},
+			[]chat.ToolCall{{ID: "a", Name: "f", Arguments: `{"x":{"y":1}}`}},
+		},
+		"a new id and another name while the first call is open": {
+			[]string{piece("0", "a", "f", `{"x"`), piece("0", "b", "g", `:1}`)},
+			[]chat.ToolCall{{ID: "a", Name: "f", Arguments: `{"x"`}, {ID: "b", Name: "g", Arguments: `:1}`}},
+		},
+		"a new id and a new object while the first call is open": {
+			[]string{piece("0", "a", "f", `{"x"`), piece("0", "b", "f", ` {}`)},
+			[]chat.ToolCall{{ID: "a", Name: "f", Arguments: `{"x"`}, {ID: "b", Name: "f", Arguments: ` {}`}},
+		},
+		"one index for all, ids differ, one without arguments": {
+			[]string{piece("0", "a", "f", ``), piece("0", "b", "f", `{"x"`), piece("0", "-", "-", `:1}`)},
+			[]chat.ToolCall{{ID: "a", Name: "f"}, {ID: "b", Name: "f", Arguments: `{"x":1}`}},
+		},
+		"one index for all, pieces mixed, by id": {
+			[]string{piece("0", "a", "f", `{"x"`), piece("0", "b", "g", `{`), piece("0", "a", "f", `:1}`), piece("0", "b", "-", `}`)},
+			[]chat.ToolCall{f, g},
+		},
+		"an announcement keeps its fields and its index": {
+			[]string{delta(`"tool_calls":[{"index":7,"id":"a","type":"function","p":1,"function":{"name":"f"}}]`), piece("-", "b", "f", `{"x"`), piece("-", "c", "f", `:`), piece("7", "-", "-", `1}`)},
+			[]chat.ToolCall{{ID: "a", Type: "function", Name: "f", Arguments: `{"x":1}`, Extra: raws{"p": raw("1")}}},
+		},
 		"the name in pieces":                 {[]string{piece("0", "a", "read_", "-"), piece("0", "-", "file", "-"), piece("0", "-", "-", `{}`)}, []chat.ToolCall{{ID: "a", Name: "read_file", Arguments: "{}"}}},
 		"the name in pieces, the id in each": {[]string{piece("0", "a", "read_", "-"), piece("0", "a", "file", "{}")}, []chat.ToolCall{{ID: "a", Name: "read_file", Arguments: "{}"}}},
 		"the name growing":                   {[]string{piece("0", "a", "read", "-"), piece("0", "-", "read_file", "-"), piece("0", "-", "-", `{}`)}, []chat.ToolCall{{ID: "a", Name: "read_file", Arguments: "{}"}}},

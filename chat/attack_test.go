@@ -73,6 +73,19 @@ func TestHostileAnswersCostTheirSize(t *testing.T) {
 		"an id that is a number without end":  whole(`{"id":`, `1234567890`, `,"choices":[]}`),
 		"a text in a string in a string":      whole(`{"error":"`, `{\"error\":`, `"}`),
 		"a name that grows":                   func() []string { return growing(1500) },
+		"one call, an id per piece": func() []string {
+			return append([]string{piece("0", "id", "f", `{"k":[0`)}, stream(piece("0", "id%", "f", `,0`))()...)
+		},
+		"one call, an index per piece": func() []string {
+			return append([]string{piece("0", "id", "f", `{"k":[0`)}, stream(piece("%", "-", "-", `,0`))()...)
+		},
+		"announcements without end":   stream(piece("0", "id%", "f", "")),
+		"fields that say nothing":     whole(`{"choices":[{"delta":{"x":[`, `{"a":[{"b":""}]},`, `0]}}]}`),
+		"an error that says nothing":  whole(`{"error":[`, `{"message":{"a":[[0]]}},`, `0]}`),
+		"errors that say nothing":     whole(`{`, `"error":{"message":null},`, `"y":1}`),
+		"messages within messages":    whole(`{"error":[`, strings.Repeat(`{"message":[`, 100)+`"m"`+strings.Repeat(`]}`, 100)+`,`, `1]}`),
+		"parts of an unfamiliar kind": whole(`{"choices":[{"delta":{"content":[`, `{"type":"x","x":""},`, `""]}}]}`),
+		"an error of strings of JSON": whole(`{"error":[`, `"{\"message\":\"m\"}",`, `1]}`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			chunks := make()

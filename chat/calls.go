@@ -9,8 +9,9 @@ import (
 //
 // Servers that follow the rules give each piece an index and, in the first
 // piece, id and name. Others leave the index out, count it up with every
-// piece, give all calls the same one, repeat id and name in every piece, send
-// the name in pieces too, or send whole calls, some of them twice.
+// piece, give all calls the same one, repeat id and name in every piece, make
+// up a new id for every piece, send the name in pieces too, or send whole
+// calls, some of them twice.
 type calls struct {
 	list    []*call
 	byIndex map[int]*call // the call that last used an index
@@ -24,7 +25,10 @@ type call struct {
 	name     []byte
 	args     strings.Builder
 	shape    shape
-	round    int // the last chunk that had a piece of it
+	pieces   int
+	index    int  // of its last piece, or -1
+	round    int  // the last chunk that had a piece of it
+	renamed  bool // its pieces have the name and each an id of its own
 }
 
 // addAll adds the pieces of one chunk.
@@ -42,6 +46,8 @@ func (a *calls) addAll(pieces []ToolCallDelta, whole bool) {
 		switch {
 		case c == nil || whole:
 			c = nil
+		case c.renames(d):
+			a.rename(c)
 		case a.startsAnother(c, d):
 			c = nil
 		case c.repeats(d):
@@ -66,7 +72,16 @@ func (a *calls) find(d *ToolCallDelta, pos, n int) *call {
 		switch {
 		case c == nil && known != nil && (d.Name == "" || d.Name == string(known.name) && !known.shape.done):
 			return known // an index of its own for every piece
-		case c != nil && d.Name != "" && d.ID != "" && c.ID != "" && d.ID != c.ID:
+		case c == nil:
+			if c = a.last(); c != nil && c.goesOn(d) && !blank(d.Arguments) {
+				return c // likewise, and not even an id that tells
+			}
+			return nil
+		case d.ID == "" || c.ID == "" || d.ID == c.ID:
+			return c
+		case known != nil:
+			return known // calls that share an index, their pieces mixed
+		case d.Name != "" && !c.goesOn(d):
 			return nil // a second call that claims the first one's index
 		}
 		return c
@@ -74,22 +89,74 @@ func (a *calls) find(d *ToolCallDelta, pos, n int) *call {
 	if known != nil {
 		return known
 	}
-	if d.ID != "" && d.Name != "" {
-		return nil
-	}
 	// Neither index nor a known id: its place tells among several, order alone.
 	have := len(a.list)
 	var c *call
 	switch {
 	case n > 1 && pos < have:
 		c = a.list[max(pos, have-n+pos)]
-	case n == 1 && have > 0:
-		c = a.list[have-1]
+	case n == 1:
+		c = a.last()
 	}
-	if c != nil && d.Name != "" && len(c.name) > 0 && d.Name != string(c.name) {
+	switch {
+	case c == nil || d.Name == "":
+		return c
+	case d.ID != "" && !c.goesOn(d):
+		return nil
+	case len(c.name) > 0 && d.Name != string(c.name):
 		return nil
 	}
 	return c
+}
+
+// last returns the call that began last, or nil.
+func (a *calls) last() *call {
+	if len(a.list) == 0 {
+		return nil
+	}
+	return a.list[len(a.list)-1]
+}
+
+// goesOn reports whether the piece can only be more of c, whatever its id and
+// index say: c's arguments have not ended, and those of a new call would begin
+// with a brace. If c has had an id with every piece, what follows until its end
+// is more of it in any case, and so are pieces with nothing in them.
+func (c *call) goesOn(d *ToolCallDelta) bool {
+	if d.Name != "" && len(c.name) > 0 && d.Name != string(c.name) {
+		return false
+	}
+	if c.shape.depth == 0 {
+		return c.renamed && blank(d.Arguments)
+	}
+	return c.renamed || !strings.HasPrefix(strings.TrimSpace(d.Arguments), "{")
+}
+
+// renames reports whether a piece that continues c gives it another id, beside
+// the name once more.
+func (c *call) renames(d *ToolCallDelta) bool {
+	return d.Name != "" && d.ID != "" && c.ID != "" && d.ID != c.ID && c.goesOn(d)
+}
+
+// rename notes that c has an id with every piece. If so, a call of the same
+// tool right before it that has no arguments was none, but announced c.
+func (a *calls) rename(c *call) {
+	n := len(a.list)
+	if !c.renamed && n > 1 && a.list[n-1] == c && a.list[n-2].announces(c) {
+		first := a.list[n-2]
+		merge(&first.Extra, c.Extra)
+		c.ID, c.Type, c.Extra = first.ID, firstOf(first.Type, c.Type), first.Extra
+		a.byID[c.ID] = c
+		if a.byIndex[first.index] == first {
+			a.byIndex[first.index] = c
+		}
+		a.list = append(a.list[:n-2], c)
+	}
+	c.renamed = true
+}
+
+// announces reports whether c is nothing but an id and the name of next.
+func (c *call) announces(next *call) bool {
+	return c.pieces == 1 && c.ID != "" && c.args.Len() == 0 && string(c.name) == string(next.name)
 }
 
 // startsAnother reports whether the piece that seems to continue c is in truth
@@ -129,7 +196,8 @@ func (a *calls) add(c *call, d *ToolCallDelta) {
 		c = &call{}
 		a.list = append(a.list, c)
 	}
-	c.round = a.round
+	c.pieces++
+	c.index, c.round = d.Index, a.round
 	if d.Index >= 0 {
 		if a.byIndex == nil {
 			a.byIndex = make(map[int]*call)

@@ -10,9 +10,13 @@ import (
 // ParseChunk decodes the data of one event of a streamed answer. The error
 // says where the JSON is broken; one that matches io.ErrUnexpectedEOF means
 // that it was cut short. Nothing that it returns shares memory with data.
+//
+// A null is a chunk with nothing in it. An event that is neither a piece of an
+// answer nor says that it is an error, {"status":"queued"} say, is no failure:
+// its fields are in [Chunk.Extra].
 func ParseChunk(data []byte) (*Chunk, error) {
 	ch := &Chunk{}
-	if err := ch.decode(data); err != nil {
+	if err := ch.decode(data, false); err != nil {
 		return nil, fmt.Errorf("chat: chunk: %w", err)
 	}
 	return ch, nil
@@ -24,7 +28,7 @@ func ParseChunk(data []byte) (*Chunk, error) {
 // an error the chunk is empty.
 func (ch *Chunk) UnmarshalJSON(data []byte) error {
 	*ch = Chunk{ID: ch.ID, Model: ch.Model, SystemFingerprint: ch.SystemFingerprint}
-	if err := ch.decode(data); err != nil {
+	if err := ch.decode(data, false); err != nil {
 		*ch = Chunk{}
 		return fmt.Errorf("chat: chunk: %w", err)
 	}
@@ -36,7 +40,7 @@ func (ch *Chunk) UnmarshalJSON(data []byte) error {
 // about the JSON, as with [ParseChunk].
 func ParseResponse(data []byte) (*Response, *ServerError, error) {
 	var ch Chunk
-	if err := ch.decode(data); err != nil {
+	if err := ch.decode(data, true); err != nil {
 		return nil, nil, fmt.Errorf("chat: response: %w", err)
 	}
 	if ch.Error != nil {
@@ -81,15 +85,16 @@ func (m *Message) UnmarshalJSON(data []byte) error {
 
 // decode reads a chunk or a plain answer. They differ in one name, delta or
 // message, and some servers send the one where the other is due. Of what ch
-// holds already, only strings that come again are used.
-func (ch *Chunk) decode(data []byte) error {
+// holds already, only strings that come again are used. body tells an answer
+// from an event: what is no answer is an error then, if it has any words.
+func (ch *Chunk) decode(data []byte, body bool) error {
 	c := cursor{data: data}
 	id, model, fingerprint := ch.ID, ch.Model, ch.SystemFingerprint
 	ch.ID, ch.Model, ch.SystemFingerprint = "", "", ""
 	if k, err := c.kind(); err != nil {
 		return err
 	} else if k != '{' {
-		return ch.notAnObject(&c)
+		return ch.notAnObject(&c, body)
 	}
 	var failed, choices bool
 	var aside *Usage // from a choice or from Groq's own field
@@ -116,10 +121,13 @@ func (ch *Chunk) decode(data []byte) error {
 		case "error":
 			var raw []byte
 			raw, err = c.raw()
-			failed = failed || says(raw)
+			failed = failed || saysWithin(raw, nil)
 		case "base_resp": // MiniMax
 			err = put(&c, &ch.Extra, key)
-			failed = true // perhaps: ParseError looks into it
+			failed = failed || baseFailed(ch.Extra["base_resp"])
+		case "errors":
+			err = put(&c, &ch.Extra, key)
+			failed = failed || saysWithin(ch.Extra["errors"], nil)
 		case "x_groq":
 			if err = put(&c, &ch.Extra, key); err == nil {
 				err = ch.groq(&aside)
@@ -144,19 +152,30 @@ func (ch *Chunk) decode(data []byte) error {
 	if ch.Usage == nil {
 		ch.Usage = aside
 	}
-	if ch.Error == nil && (failed || !choices && ch.Usage == nil) {
+	switch {
+	case ch.Error != nil:
+	case failed || body && !choices && ch.Usage == nil:
 		ch.Error = ParseError(data)
+	case !choices && ch.Usage == nil:
+		if e := ParseError(data); e != nil && e.admits() {
+			ch.Error = e
+		}
 	}
 	return nil
 }
 
-// notAnObject takes an error that came as a list or a string.
-func (ch *Chunk) notAnObject(c *cursor) error {
+// notAnObject takes an error that came as a list or a string, and null for an
+// event that says nothing.
+func (ch *Chunk) notAnObject(c *cursor, body bool) error {
+	k, _ := c.kind()
 	if err := c.skip(); err != nil {
 		return err
 	}
 	if err := c.end(); err != nil {
 		return err
+	}
+	if k == 'n' && !body {
+		return nil
 	}
 	if ch.Error = ParseError(c.data); ch.Error == nil {
 		return errors.New("the JSON is no object")
@@ -178,7 +197,7 @@ func (ch *Chunk) groq(aside **Usage) error {
 			*aside, err = in.usage()
 		case "error":
 			var value []byte
-			if value, err = in.raw(); says(value) {
+			if value, err = in.raw(); saysWithin(value, nil) {
 				ch.Error = errorValue(value, 0)
 				ch.Error.finish(value)
 			}
@@ -218,12 +237,13 @@ func (ch *Chunk) choice(c *cursor, key []byte, aside **Usage) (err error) {
 		err = ch.message(c)
 	case "finish_reason":
 		var s []byte
-		if s, err = c.bytes(); len(s) > 0 {
-			ch.FinishReason = finishReason(s)
+		s, err = c.bytes()
+		if r := finishReason(s); r != "" {
+			ch.FinishReason = r
 		}
 	case "error":
 		var raw []byte
-		if raw, err = c.raw(); says(raw) {
+		if raw, err = c.raw(); saysWithin(raw, nil) {
 			ch.Error = errorValue(raw, 0)
 			ch.Error.finish(raw)
 		}
@@ -252,19 +272,6 @@ func (ch *Chunk) message(c *cursor) error {
 	ch.Reasoning, ch.ReasoningKey = all.Reasoning, all.ReasoningKey
 	ch.ToolCalls, ch.DeltaExtra = all.ToolCalls, all.DeltaExtra
 	return err
-}
-
-// finishReason returns the reason without allocating for the common ones.
-func finishReason(s []byte) FinishReason {
-	switch FinishReason(s) {
-	case FinishStop:
-		return FinishStop
-	case FinishToolCalls:
-		return FinishToolCalls
-	case FinishLength:
-		return FinishLength
-	}
-	return FinishReason(s)
 }
 
 // time reads a Unix time in seconds. What is no sensible time is none.

@@ -36,19 +36,22 @@ func TestParseChunk(t *testing.T) {
 					Raw: raw(`{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}`)},
 			},
 		},
-		"space everywhere":           {in: " {\n\t\"choices\" : [ { \"delta\" : { \"content\" : \"a\" } , \"finish_reason\" : null } ] } \r\n", want: chat.Chunk{Content: "a"}},
-		"no choices":                 {in: `{"choices":[],"id":"x"}`, want: chat.Chunk{ID: "x"}},
-		"null choices":               {in: `{"choices":null,"id":"x"}`, want: chat.Chunk{ID: "x"}},
-		"null choice":                {in: `{"choices":[null]}`},
-		"choices as one object":      {in: `{"choices":{"delta":{"content":"a"}}}`, want: chat.Chunk{Content: "a"}},
-		"choices as text":            {in: `{"choices":"none"}`},
-		"only the first choice":      {in: `{"choices":[{"delta":{"content":"a"}},{"delta":{"content":"b"}}]}`, want: chat.Chunk{Content: "a"}},
-		"null delta":                 {in: `{"choices":[{"delta":null,"finish_reason":"stop"}]}`, want: chat.Chunk{FinishReason: chat.FinishStop}},
-		"delta as a list":            {in: `{"choices":[{"delta":[],"finish_reason":"stop"}]}`, want: chat.Chunk{FinishReason: chat.FinishStop}},
-		"an unfamiliar reason stays": {in: `{"choices":[{"finish_reason":"eos_token"}]}`, want: chat.Chunk{FinishReason: "eos_token"}},
-		"a reason that is no text":   {in: `{"choices":[{"finish_reason":0}]}`},
-		"an empty role":              {in: delta(`"role":"","content":"a"`), want: chat.Chunk{Content: "a"}},
-		"id as a number":             {in: `{"id":9007199254740993,"choices":[]}`, want: chat.Chunk{ID: "9007199254740993"}},
+		"space everywhere":               {in: " {\n\t\"choices\" : [ { \"delta\" : { \"content\" : \"a\" } , \"finish_reason\" : null } ] } \r\n", want: chat.Chunk{Content: "a"}},
+		"no choices":                     {in: `{"choices":[],"id":"x"}`, want: chat.Chunk{ID: "x"}},
+		"null choices":                   {in: `{"choices":null,"id":"x"}`, want: chat.Chunk{ID: "x"}},
+		"null choice":                    {in: `{"choices":[null]}`},
+		"choices as one object":          {in: `{"choices":{"delta":{"content":"a"}}}`, want: chat.Chunk{Content: "a"}},
+		"choices as text":                {in: `{"choices":"none"}`},
+		"only the first choice":          {in: `{"choices":[{"delta":{"content":"a"}},{"delta":{"content":"b"}}]}`, want: chat.Chunk{Content: "a"}},
+		"null delta":                     {in: `{"choices":[{"delta":null,"finish_reason":"stop"}]}`, want: chat.Chunk{FinishReason: chat.FinishStop}},
+		"delta as a list":                {in: `{"choices":[{"delta":[],"finish_reason":"stop"}]}`, want: chat.Chunk{FinishReason: chat.FinishStop}},
+		"a reason that is the word null": {in: `{"choices":[{"delta":{"content":"a"},"finish_reason":"null"}]}`, want: chat.Chunk{Content: "a"}},
+		"a reason that is the word None": {in: `{"choices":[{"delta":{"content":"a"},"finish_reason":"None"}]}`, want: chat.Chunk{Content: "a"}},
+		"a reason that says not yet":     {in: `{"choices":[{"delta":{"content":"a"},"finish_reason":"NOT_FINISHED"}]}`, want: chat.Chunk{Content: "a"}},
+		"an unfamiliar reason stays":     {in: `{"choices":[{"finish_reason":"eos_token"}]}`, want: chat.Chunk{FinishReason: "eos_token"}},
+		"a reason that is no text":       {in: `{"choices":[{"finish_reason":0}]}`},
+		"an empty role":                  {in: delta(`"role":"","content":"a"`), want: chat.Chunk{Content: "a"}},
+		"id as a number":                 {in: `{"id":9007199254740993,"choices":[]}`, want: chat.Chunk{ID: "9007199254740993"}},
 		"nulls everywhere": {
 			in: `{"id":null,"object":null,"created":null,"model":null,"error":null,"usage":null,"system_fingerprint":null,` +
 				`"choices":[{"index":null,"delta":{"role":null,"content":null,"tool_calls":null,"function_call":null,"refusal":null},` +
@@ -71,12 +74,15 @@ func TestParseChunk(t *testing.T) {
 			want: chat.Chunk{Extra: raws{"a": raw("1e1000")}, ChoiceExtra: raws{"b": raw("[ 1 ]")}, DeltaExtra: raws{"c": raw(`{"d":12345678901234567890}`)}},
 		},
 
-		"content as parts":              {in: delta(`"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]`), want: chat.Chunk{Content: "ab"}},
-		"content as one part":           {in: delta(`"content":{"type":"text","text":"a"}`), want: chat.Chunk{Content: "a"}},
-		"content as texts":              {in: delta(`"content":["a","b"]`), want: chat.Chunk{Content: "ab"}},
-		"parts with nulls":              {in: delta(`"content":[null,{"type":"text","text":null},{"type":null,"text":"a"},7,[]]`), want: chat.Chunk{Content: "a"}},
-		"parts without a type":          {in: delta(`"content":[{"text":"a"}]`), want: chat.Chunk{Content: "a"}},
-		"parts of unknown types":        {in: delta(`"content":[{"type":"reference","text":"x"},{"type":"text","text":"a"}]`), want: chat.Chunk{Content: "a"}},
+		"content as parts":     {in: delta(`"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]`), want: chat.Chunk{Content: "ab"}},
+		"content as one part":  {in: delta(`"content":{"type":"text","text":"a"}`), want: chat.Chunk{Content: "a"}},
+		"content as texts":     {in: delta(`"content":["a","b"]`), want: chat.Chunk{Content: "ab"}},
+		"parts with nulls":     {in: delta(`"content":[null,{"type":"text","text":null},{"type":null,"text":"a"},7,[]]`), want: chat.Chunk{Content: "a"}},
+		"parts without a type": {in: delta(`"content":[{"text":"a"}]`), want: chat.Chunk{Content: "a"}},
+		"parts of unknown types": {
+			in:   delta(`"content": [{"type":"reference","text":"x"},{"type":"text","text":"a"}]`),
+			want: chat.Chunk{Content: "a", DeltaExtra: raws{"content": raw(`[{"type":"reference","text":"x"},{"type":"text","text":"a"}]`)}},
+		},
 		"thinking parts":                {in: delta(`"content":[{"type":"thinking","thinking":[{"type":"text","text":"h"},{"type":"text","text":"m"},"!"]},{"type":"text","text":"42"}]`), want: chat.Chunk{Content: "42", Reasoning: "hm!", ReasoningKey: "content"}},
 		"a thinking part as text":       {in: delta(`"content":[{"type":"thinking","thinking":"hm"}]`), want: chat.Chunk{Reasoning: "hm", ReasoningKey: "content"}},
 		"a reasoning part":              {in: delta(`"content":[{"type":"reasoning","summary":[{"type":"summary_text","text":"hm"}]}]`), want: chat.Chunk{Reasoning: "hm", ReasoningKey: "content"}},
@@ -206,7 +212,6 @@ func TestParseChunkErrors(t *testing.T) {
 		"cut in a list":           {in: `[{"error":`, want: "chat: chunk: JSON cut short at byte 10: unexpected EOF", short: true},
 		"a page":                  {in: `<html>busy</html>`, want: "chat: chunk: invalid JSON at byte 0: no value starts so"},
 		"a list that is no error": {in: `[1]`, want: "chat: chunk: the JSON is no object"},
-		"null":                    {in: `null`, want: "chat: chunk: the JSON is no object"},
 		"no colon":                {in: `{"id" 1}`, want: "chat: chunk: invalid JSON at byte 6: want a colon after the key"},
 		"no comma":                {in: `{"id":1 "b":2}`, want: "chat: chunk: invalid JSON at byte 8: want a comma or }"},
 		"a comma too many":        {in: `{"id":1,}`, want: "chat: chunk: invalid JSON at byte 8: want a string"},
@@ -247,35 +252,6 @@ func TestDepthJustBelowTheBound(t *testing.T) {
 	many := `{"choices":[],"x":[` + strings.Repeat(`{"a":[{}]},`, 1000) + `[]]}`
 	_, err = chat.ParseChunk([]byte(many))
 	require.NoError(t, err)
-}
-
-func TestChunkOutput(t *testing.T) {
-	for in, want := range map[string]bool{
-		delta(``):                        false,
-		delta(`"role":"assistant"`):      false,
-		delta(`"content":""`):            false,
-		delta(`"content":"a"`):           true,
-		delta(`"reasoning_content":"a"`): true,
-		delta(`"reasoning_content":""`):  false,
-		delta(`"refusal":"a"`):           true,
-		delta(`"tool_calls":[{"function":{"name":"f","arguments":""}}]`):                                false,
-		delta(`"tool_calls":[{"function":{"name":"f","arguments":""}},{"function":{"arguments":"{"}}]`): true,
-		`{"choices":[{"finish_reason":"stop"}]}`:                                                        false,
-		`{"choices":[],"usage":{"prompt_tokens":1}}`:                                                    false,
-	} {
-		ch, err := chat.ParseChunk([]byte(in))
-		require.NoError(t, err)
-		assert.Equal(t, want, ch.Output(), in)
-	}
-}
-
-func TestFinishReasonFailed(t *testing.T) {
-	for reason, want := range map[chat.FinishReason]bool{
-		"": false, "stop": false, "length": false, "tool_calls": false, "content_filter": false, "function_call": false, "eos": false,
-		"abort": true, "error": true, "insufficient_system_resource": true,
-	} {
-		assert.Equal(t, want, reason.Failed(), reason)
-	}
 }
 
 func TestParseResponse(t *testing.T) {
@@ -334,4 +310,20 @@ func TestParseResponse(t *testing.T) {
 			assert.Equal(t, tc.empty, got.Empty())
 		})
 	}
+}
+
+// Some servers have an event of null to keep the line open. No answer is null.
+func TestNullIsAChunkButNoAnswer(t *testing.T) {
+	ch, err := chat.ParseChunk([]byte(" null\n"))
+	require.NoError(t, err)
+	assert.Zero(t, *ch)
+
+	full := chat.Chunk{ID: "x", Content: "y", Error: &chat.ServerError{}}
+	require.NoError(t, json.Unmarshal([]byte(`null`), &full))
+	assert.Zero(t, full)
+
+	_, _, err = chat.ParseResponse([]byte(`null`))
+	assert.EqualError(t, err, "chat: response: the JSON is no object")
+	_, err = chat.ParseChunk([]byte(`null null`))
+	assert.EqualError(t, err, "chat: chunk: invalid JSON at byte 5: more text after the value")
 }

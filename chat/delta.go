@@ -1,6 +1,9 @@
 package chat
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+)
 
 // delta reads one delta or message into a chunk.
 type delta struct {
@@ -83,12 +86,16 @@ func (d *delta) content(c *cursor) error {
 		return err
 	case '{', '[':
 		var t texts
+		start := c.pos
 		if k == '{' {
 			err = d.part(c, &t)
 		} else {
 			err = c.elements(func(int) error { return d.part(c, &t) })
 		}
 		d.ch.Content = string(t.content)
+		if t.other && err == nil {
+			set(&d.ch.DeltaExtra, contentKey, bytes.Clone(c.data[start:c.pos]))
+		}
 		if len(t.refusal) > 0 {
 			d.ch.Refusal = string(t.refusal)
 		}
@@ -100,12 +107,19 @@ func (d *delta) content(c *cursor) error {
 	return c.skip()
 }
 
+// contentKey is the member of DeltaExtra with what no text can hold.
+const contentKey = "content"
+
 // inContent is the ReasoningKey of reasoning that came as parts of the
 // content.
 const inContent = "content"
 
 // texts are what the parts of a content say, joined.
-type texts struct{ content, reasoning, refusal []byte }
+type texts struct {
+	content, reasoning, refusal []byte
+
+	other bool // there is a part with something else
+}
 
 // part reads one part of a content, an object or a mere string.
 func (d *delta) part(c *cursor, t *texts) error {
@@ -135,6 +149,7 @@ func (d *delta) part(c *cursor, t *texts) error {
 	if err != nil {
 		return err
 	}
+	before := len(t.content) + len(t.refusal) + len(t.reasoning)
 	switch p.Type {
 	case "", "text", "output_text", "input_text":
 		t.content = append(t.content, p.Text...)
@@ -143,6 +158,9 @@ func (d *delta) part(c *cursor, t *texts) error {
 	case "thinking", "reasoning":
 		t.reasoning = append(t.reasoning, firstOf(joined(p.Extra["thinking"]),
 			joined(p.Extra["reasoning"]), joined(p.Extra["summary"]), p.Text)...)
+	}
+	if len(t.content)+len(t.refusal)+len(t.reasoning) == before && (p.Text != "" || generated(p.Extra)) {
+		t.other = true
 	}
 	d.parts = append(d.parts, p)
 	return nil

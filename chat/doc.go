@@ -19,6 +19,9 @@
 //     object, no name twice. Equal requests give equal bytes.
 //   - An [Assembler] turns the chunks of a stream into the [Response] that a
 //     plain call would have returned, however the server cut it up.
+//   - What says nothing changes nothing. A finish reason of "null", an error
+//     without a word, an event about a place in a queue: a healthy answer with
+//     them is a healthy answer.
 //   - Nothing that a server sends makes it panic, and each answer costs time
 //     and memory in proportion to its size, hostile ones too. How large it may
 //     be is for the reader below to say.

@@ -33,7 +33,7 @@ func TestAppendMessage(t *testing.T) {
 		"line ends, quotes and control characters": {
 			chat.User("a\"b\\c\nd\re\tf\x00\x1f\x7f/\u2028"), `{"role":"user","content":"a\"b\\c\nd\re\tf\u0000\u001f` + "\x7f/\u2028" + `"}`,
 		},
-		"bytes that are not UTF-8":              {chat.User("a\xffb\xc3"), `{"role":"user","content":"a\ufffdb\ufffd"}`},
+		"bytes that are not UTF-8":              {chat.User("a\xffb\xc3"), "{\"role\":\"user\",\"content\":\"a\uFFFDb\uFFFD\"}"},
 		"a character that is U+FFFD":            {chat.User("\uFFFD"), `{"role":"user","content":"` + "\uFFFD" + `"}`},
 		"a refusal has no content":              {chat.Message{Role: chat.RoleAssistant, Refusal: "no"}, `{"role":"assistant","content":null,"refusal":"no"}`},
 		"calls without text":                    {calling(chat.Message{}), `{"role":"assistant","content":null,` + wire + `}`},

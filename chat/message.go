@@ -1,6 +1,10 @@
 package chat
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"errors"
+	"io"
+)
 
 // A Role says who speaks.
 type Role string
@@ -111,4 +115,16 @@ type ToolCall struct {
 
 	// Extra holds the call's other fields as JSON. They are sent back.
 	Extra map[string]json.RawMessage
+}
+
+// Cut reports whether Arguments break off: they begin a JSON value and end
+// before it does, as when a limit that the finish reason does not admit fell
+// into them. Empty arguments are not cut, nor are broken ones, though they are
+// no object: of those the model can be told, and mend them.
+func (t *ToolCall) Cut() bool {
+	if blank(t.Arguments) {
+		return false
+	}
+	c := cursor{data: []byte(t.Arguments)}
+	return errors.Is(c.skip(), io.ErrUnexpectedEOF)
 }

@@ -99,3 +99,16 @@ func TestUnmarshalMessage(t *testing.T) {
 		}
 	})
 }
+
+func TestToolCallCut(t *testing.T) {
+	for args, want := range map[string]bool{
+		``: false, ` `: false, `{}`: false, `{"x":1}`: false, "\n{\"x\":\"}\"} ": false,
+		`{`: true, `{"x"`: true, `{"x":`: true, `{"x":1`: true, `{"x":"abc`: true, `{"x":"abc\`: true, `{"x":tr`: true, `{"x":[1],`: true,
+		`"{\"x\":`: true, `[1`: true,
+		// Broken, or no object, but not cut.
+		`x`: false, `null`: false, `7`: false, `{"x":"b\q"}`: false, `{'x':1`: false, `{"x":1}}`: false, `{"x":1}{`: false,
+	} {
+		call := chat.ToolCall{Name: "f", Arguments: args}
+		assert.Equal(t, want, call.Cut(), "%q", args)
+	}
+}

@@ -5,36 +5,6 @@ import (
 	"time"
 )
 
-// A FinishReason says why the model stopped. Unfamiliar ones are kept as the
-// server wrote them.
-type FinishReason string
-
-// The finish reasons that mean something to this module.
-const (
-	// FinishStop is a natural end.
-	FinishStop FinishReason = "stop"
-	// FinishToolCalls ends a message that calls tools.
-	FinishToolCalls FinishReason = "tool_calls"
-	// FinishLength is an answer cut by a token limit. Text that ends so is an
-	// answer, tool calls that end so are not.
-	FinishLength FinishReason = "length"
-	// FinishContentFilter is an answer withheld or cut by a filter.
-	FinishContentFilter FinishReason = "content_filter"
-	// FinishFunctionCall is the old form of FinishToolCalls.
-	FinishFunctionCall FinishReason = "function_call"
-	// FinishAbort, FinishError and FinishNoResource end an answer that the
-	// server gave up on (vLLM and SGLang, OpenRouter, DeepSeek).
-	FinishAbort      FinishReason = "abort"
-	FinishError      FinishReason = "error"
-	FinishNoResource FinishReason = "insufficient_system_resource"
-)
-
-// Failed reports whether the server says with it that the answer is not
-// whole.
-func (r FinishReason) Failed() bool {
-	return r == FinishAbort || r == FinishError || r == FinishNoResource
-}
-
 // A Response is a model's answer.
 type Response struct {
 	ID      string
@@ -46,7 +16,11 @@ type Response struct {
 	SystemFingerprint string
 	ServiceTier       string
 
-	// Message is the answer, ready to be appended to the conversation.
+	// Message is the answer as the model gave it, the turn to append to the
+	// conversation if it says or calls something. Servers with a strict schema
+	// refuse it in later requests while it is empty, which it is for them with
+	// reasoning alone, and while it has calls without an id, which no result can
+	// name: leave out the one, and give ids to the other.
 	Message Message
 
 	// FinishReason is empty only from servers that never send one.
@@ -118,25 +92,11 @@ type Chunk struct {
 
 	// Extra, ChoiceExtra and DeltaExtra hold the fields of the chunk, its
 	// choice and its delta that have no place above, as JSON. Those that are
-	// null are left out.
+	// null are left out. The content is among them, whole, if it has parts that
+	// are neither text nor thought: images and the like.
 	Extra       map[string]json.RawMessage
 	ChoiceExtra map[string]json.RawMessage
 	DeltaExtra  map[string]json.RawMessage
-}
-
-// Output reports whether the chunk carries something the model wrote: text,
-// reasoning, or arguments of a tool. A chunk with only a role, a name, a
-// finish reason or usage does not.
-func (c *Chunk) Output() bool {
-	if c.Content != "" || c.Reasoning != "" || c.Refusal != "" {
-		return true
-	}
-	for i := range c.ToolCalls {
-		if c.ToolCalls[i].Arguments != "" {
-			return true
-		}
-	}
-	return false
 }
 
 // A ToolCallDelta is a piece of a tool call.

@@ -10,6 +10,9 @@ import (
 // A ServerError is a failure as a server words it, in the body of an error
 // status or in the middle of an answer.
 type ServerError struct {
+	// Message is what the server says to a person. It is empty if there is no
+	// such text: the JSON of an error never stands in for it, as that may
+	// repeat the request.
 	Message string
 	Type    string
 	Code    string // also if the server wrote a number
@@ -20,7 +23,8 @@ type ServerError struct {
 	// stands for one status only. 0 if it names none.
 	Status int
 
-	// Raw is the whole error as it came.
+	// Raw is the whole error as it came. Mind where it is shown: validation
+	// errors repeat what was sent.
 	Raw json.RawMessage
 }
 
@@ -28,7 +32,7 @@ type ServerError struct {
 // object or a string, flat with "object":"error" or "type":"error", under
 // "errors", "detail", "message" or "base_resp", alone or as the first element
 // of a list, also within a JSON string. It returns nil if the text reports
-// none.
+// none; an error of which no member says anything is none.
 func ParseError(data []byte) *ServerError {
 	e := parseError(data, 0)
 	if e != nil {
@@ -92,7 +96,7 @@ func parseErrorObject(c *cursor, wraps int) *ServerError {
 			s, err = c.bytes()
 			marked = marked || string(s) == "error"
 		default:
-			err = flat.member(c, key)
+			err = flat.member(c, key, wraps)
 			marked = marked || string(key) == "type" && flat.Type == "error"
 		}
 		return err
@@ -107,17 +111,20 @@ func parseErrorObject(c *cursor, wraps int) *ServerError {
 	switch {
 	case string(nested) == "true":
 		return &flat
-	case says(nested):
+	case saysWithin(nested, nil):
 		e = errorValue(nested, wraps+1)
 	case baseFailed(base):
 		e = errorValue(base, wraps+1)
 	case answer:
 		return nil
-	case says(list):
+	case saysWithin(list, nil):
 		e = errorValue(list, wraps+1)
 	case marked || flat.Message != "":
+		if flat.Message == "" {
+			flat.Message = words(detail, wraps)
+		}
 		return &flat
-	case says(detail):
+	case saysWithin(detail, nil):
 		e = errorValue(detail, wraps+1)
 	default:
 		return nil
@@ -139,21 +146,7 @@ func (e *ServerError) fill(outer *ServerError) {
 func (e *ServerError) finish(raw []byte) {
 	raw = bytes.TrimSpace(raw)
 	e.Raw = bytes.Clone(raw)
-	e.Message = firstOf(e.Message, string(raw))
 	e.Status = statusOf(e)
-}
-
-// says reports whether raw JSON says anything: neither null nor false, and
-// nothing empty.
-func says(raw []byte) bool {
-	switch string(raw) {
-	case "", "null", "false", `""`, "{}", "[]", "0":
-		return false
-	}
-	if raw[0] != '{' && raw[0] != '[' {
-		return true
-	}
-	return len(bytes.TrimSpace(raw[1:len(raw)-1])) > 0
 }
 
 // baseFailed reports whether MiniMax's base_resp is one of a failure.
@@ -173,42 +166,71 @@ func baseFailed(raw []byte) bool {
 
 // errorValue reads the value of an error member, valid JSON.
 func errorValue(raw []byte, wraps int) *ServerError {
-	e := &ServerError{}
 	c := cursor{data: raw}
 	k, _ := c.kind()
 	switch {
-	case wraps > maxWraps:
-	case k == '{':
-		var inner []byte
-		_ = c.members(func(key []byte) (err error) {
-			switch string(key) {
-			case "error":
-				inner, err = c.raw()
-				return err
-			case "metadata":
-				return e.metadata(&c)
-			}
-			return e.member(&c, key)
-		})
-		if says(inner) {
-			in := errorValue(inner, wraps+1)
-			in.fill(e)
-			return in
-		}
 	case k == '"':
-		// Some proxies put a JSON error into a string.
 		s, _ := c.text()
-		if in := parseError([]byte(s), wraps+1); in != nil {
-			return in
+		text := []byte(s)
+		if !isJSON(text) {
+			return &ServerError{Message: s}
 		}
-		e.Message = s
-	case k == '[':
+		if wraps < maxWraps {
+			return errorValue(text, wraps+1) // some proxies put a JSON error into a string
+		}
+	case k == '{' && wraps <= maxWraps:
+		return errorObject(&c, wraps)
+	case k == '[' && wraps <= maxWraps:
 		return errorList(&c, wraps)
+	case k != '{' && k != '[':
+		s, _ := c.scalar()
+		return &ServerError{Message: s}
 	}
-	if e.Message == "" && e.Code == "" && e.Type == "" {
-		e.Message = string(raw)
+	return &ServerError{}
+}
+
+func errorObject(c *cursor, wraps int) *ServerError {
+	e := &ServerError{}
+	var inner, detail []byte
+	_ = c.members(func(key []byte) (err error) {
+		switch string(key) {
+		case "error":
+			inner, err = c.raw()
+		case "detail", "errors":
+			detail, err = c.raw()
+		case "metadata":
+			err = e.metadata(c)
+		default:
+			err = e.member(c, key, wraps)
+		}
+		return err
+	})
+	switch {
+	case saysWithin(inner, nil):
+		in := errorValue(inner, wraps+1)
+		in.fill(e)
+		return in
+	case e.Message == "" && saysWithin(detail, nil):
+		in := errorValue(detail, wraps+1)
+		e.fill(in)
+		e.Type = firstOf(e.Type, in.Type)
 	}
 	return e
+}
+
+// isJSON reports whether text is an object, a list or a string, as JSON.
+func isJSON(text []byte) bool {
+	c := cursor{data: text}
+	k, err := c.kind()
+	return err == nil && (k == '{' || k == '[' || k == '"') && c.skip() == nil && c.end() == nil
+}
+
+// words returns what a value says to a person.
+func words(raw []byte, wraps int) string {
+	if !saysWithin(raw, nil) {
+		return ""
+	}
+	return errorValue(raw, wraps+1).Message
 }
 
 // errorList reads several errors: the first one's kind, the messages of all.
@@ -246,12 +268,14 @@ func (e *ServerError) metadata(c *cursor) error {
 	})
 }
 
-func (e *ServerError) member(c *cursor, key []byte) (err error) {
+func (e *ServerError) member(c *cursor, key []byte, wraps int) (err error) {
 	var s string
 	switch string(key) {
 	case "message", "msg", "status_msg":
-		s, err = c.scalar()
-		e.Message = firstOf(e.Message, s)
+		var raw []byte
+		if raw, err = c.raw(); err == nil && e.Message == "" {
+			e.Message = words(raw, wraps)
+		}
 	case "type":
 		if s, err = c.scalar(); s != "" {
 			e.Type = s
@@ -261,7 +285,7 @@ func (e *ServerError) member(c *cursor, key []byte) (err error) {
 		e.Code = firstOf(s, e.Code)
 	case "param":
 		e.Param, err = c.scalar()
-	case "status", "status_code":
+	case "status", "status_code", "statusCode":
 		if s, err = c.scalar(); s == "" {
 			return err
 		}

@@ -20,7 +20,7 @@ func TestParseError(t *testing.T) {
 		"OpenAI, overloaded":           {`{"error":{"message":"m","type":"service_unavailable_error","code":"server_is_overloaded"}}`, chat.ServerError{Message: "m", Type: "service_unavailable_error", Code: "server_is_overloaded", Status: 503}},
 		"OpenAI, wrong key":            {`{"error":{"message":"m","type":"invalid_request_error","code":"invalid_api_key"}}`, chat.ServerError{Message: "m", Type: "invalid_request_error", Code: "invalid_api_key", Status: 401}},
 		"Azure, with an inner error":   {`{"error":{"message":"filtered","type":null,"param":"prompt","code":"content_filter","status":400,"innererror":{"code":"ResponsibleAIPolicyViolation","content_filter_result":{}}}}`, chat.ServerError{Message: "filtered", Code: "content_filter", Param: "prompt", Status: 400}},
-		"Azure, gateway":               {`{"statusCode":429,"message":"Rate limit is exceeded."}`, chat.ServerError{Message: "Rate limit is exceeded."}},
+		"Azure, gateway":               {`{"statusCode":429,"message":"Rate limit is exceeded."}`, chat.ServerError{Message: "Rate limit is exceeded.", Status: 429}},
 		"Azure, code as text":          {`{"error":{"code":"429","message":"m"}}`, chat.ServerError{Message: "m", Code: "429", Status: 429}},
 		"vLLM":                         {`{"error":{"message":"m","type":"BadRequestError","param":null,"code":400}}`, chat.ServerError{Message: "m", Type: "BadRequestError", Code: "400", Status: 400}},
 		"vLLM, flat":                   {`{"object":"error","message":"m","type":"NotFoundError","param":null,"code":404}`, chat.ServerError{Message: "m", Type: "NotFoundError", Code: "404", Status: 404}},
@@ -38,17 +38,13 @@ func TestParseError(t *testing.T) {
 		"LiteLLM":                      {`{"error":{"message":"litellm.RateLimitError: m","type":"throttling_error","param":"None","code":"429"}}`, chat.ServerError{Message: "litellm.RateLimitError: m", Type: "throttling_error", Param: "None", Code: "429", Status: 429}},
 		"Anthropic":                    {`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"r"}`, chat.ServerError{Message: "Overloaded", Type: "overloaded_error", Status: 529}},
 		"Anthropic, bad request":       {`{"type":"error","error":{"type":"invalid_request_error","message":"m"}}`, chat.ServerError{Message: "m", Type: "invalid_request_error"}},
-		"type error without a word":    {`{"type":"error"}`, chat.ServerError{Message: `{"type":"error"}`, Type: "error"}},
+		"type error without a word":    {`{"type":"error"}`, chat.ServerError{Type: "error"}},
 		"Gemini":                       {`{"error":{"code":429,"message":"m","status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"7s"}]}}`, chat.ServerError{Message: "m", Type: "RESOURCE_EXHAUSTED", Code: "429", Status: 429}},
 		"Gemini, in a list":            {`[{"error":{"code":400,"message":"m","status":"INVALID_ARGUMENT"}}]`, chat.ServerError{Message: "m", Type: "INVALID_ARGUMENT", Code: "400", Status: 400}},
 		"Gemini, only the name":        {`[{"error":{"message":"m","status":"UNAVAILABLE"}}]`, chat.ServerError{Message: "m", Type: "UNAVAILABLE", Status: 503}},
-		"FastAPI, text":                {`{"detail":"Not Found"}`, chat.ServerError{Message: "Not Found"}},
-		"FastAPI, list":                {`{"detail":[{"loc":["body","messages"],"msg":"field required","type":"missing"},{"loc":["body"],"msg":"bad"}]}`, chat.ServerError{Message: "field required; bad", Type: "missing"}},
-		"FastAPI, object":              {`{"detail":{"message":"m","code":"c"}}`, chat.ServerError{Message: "m", Code: "c"}},
 		"FastAPI, around another":      {`{"detail":{"error":{"message":"m","code":503}}}`, chat.ServerError{Message: "m", Code: "503", Status: 503}},
-		"Mistral":                      {`{"object":"error","message":{"detail":[{"msg":"x"}]},"type":"invalid_request_error","code":null}`, chat.ServerError{Message: `{"object":"error","message":{"detail":[{"msg":"x"}]},"type":"invalid_request_error","code":null}`, Type: "invalid_request_error"}},
+		"Mistral":                      {`{"object":"error","message":{"detail":[{"msg":"x"}]},"type":"invalid_request_error","code":null}`, chat.ServerError{Message: "x", Type: "invalid_request_error"}},
 		"Cloudflare":                   {`{"success":false,"errors":[{"code":10000,"message":"Authentication error"},{"code":1,"message":"two"}],"messages":[],"result":null}`, chat.ServerError{Message: "Authentication error; two", Code: "10000"}},
-		"AWS":                          {`{"message":"Too many tokens"}`, chat.ServerError{Message: "Too many tokens"}},
 		"Spring":                       {`{"timestamp":"t","status":404,"error":"Not Found","path":"/v1"}`, chat.ServerError{Message: "Not Found", Status: 404}},
 		"MiniMax":                      {`{"choices":null,"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}`, chat.ServerError{Message: "insufficient balance", Code: "1008"}},
 		"code and msg":                 {`{"code":1302,"msg":"busy"}`, chat.ServerError{Message: "busy", Code: "1302"}},
@@ -61,7 +57,13 @@ func TestParseError(t *testing.T) {
 		"the code outside":             {`{"error":"m","code":503}`, chat.ServerError{Message: "m", Code: "503", Status: 503}},
 		"an error that is a list":      {`{"error":["a","b"]}`, chat.ServerError{Message: "a; b"}},
 		"an error that is a number":    {`{"error":7}`, chat.ServerError{Message: "7"}},
-		"an object of another kind":    {`{"error":{"reason":"x"}}`, chat.ServerError{Message: `{"reason":"x"}`}},
+		"an object of another kind":    {`{"error":{"reason":"x","input":"secret"}}`, chat.ServerError{}},
+		"such an object in a string":   {`{"error":"{\"reason\":\"x\"}"}`, chat.ServerError{}},
+		"a message that is JSON":       {`{"error":{"message":"{\"error\":{\"message\":\"m\"}}","code":7}}`, chat.ServerError{Message: "m", Code: "7"}},
+		"a message that is an object":  {`{"error":{"message":{"reason":"x"},"param":"p"}}`, chat.ServerError{Param: "p"}},
+		"an error with a detail":       {`{"error":{"type":"t","detail":[{"msg":"m","input":"secret"}]}}`, chat.ServerError{Message: "m", Type: "t"}},
+		"marked, with a detail":        {`{"type":"error","detail":"m"}`, chat.ServerError{Message: "m", Type: "error"}},
+		"strings and objects":          {`{"error":["a",{"input":"secret"},{"msg":"b"}]}`, chat.ServerError{Message: "a; b"}},
 		"a status that is no failure":  {`{"error":{"message":"m","status":200}}`, chat.ServerError{Message: "m", Code: "200"}},
 		"code before status":           {`{"error":{"message":"m","code":429,"status":500}}`, chat.ServerError{Message: "m", Code: "429", Status: 429}},
 		"status as text":               {`{"error":{"message":"m","status":"503"}}`, chat.ServerError{Message: "m", Status: 503}},
@@ -84,6 +86,87 @@ func TestParseError(t *testing.T) {
 			assert.Equal(t, &tc.want, failure)
 		})
 	}
+}
+
+// Words without a sign of failure are an error in the place of an answer. In a
+// stream servers also tell how far they are.
+func TestWordsAreAnErrorOnlyInPlaceOfAnAnswer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		in   string
+		want chat.ServerError
+	}{
+		"FastAPI, text":       {`{"detail":"Not Found"}`, chat.ServerError{Message: "Not Found"}},
+		"FastAPI, list":       {`{"detail":[{"loc":["body","messages"],"msg":"field required","type":"missing"},{"loc":["body"],"msg":"bad"}]}`, chat.ServerError{Message: "field required; bad", Type: "missing"}},
+		"FastAPI, object":     {`{"detail":{"message":"m","code":"c"}}`, chat.ServerError{Message: "m", Code: "c"}},
+		"AWS":                 {`{"message":"Too many tokens"}`, chat.ServerError{Message: "Too many tokens"}},
+		"a place in a queue":  {`{"status":"queued","message":"3 before you"}`, chat.ServerError{Message: "3 before you", Type: "queued"}},
+		"a code of success":   {`{"code":200,"msg":"ok"}`, chat.ServerError{Message: "ok", Code: "200"}},
+		"the last good code":  {`{"code":399,"msg":"ok"}`, chat.ServerError{Message: "ok", Code: "399"}},
+		"an error of nothing": {`{"error":{"code":0,"message":""},"message":"working"}`, chat.ServerError{Message: "working"}},
+		"a type of progress":  {`{"type":"progress","message":"half"}`, chat.ServerError{Message: "half", Type: "progress"}},
+		"beside base_resp":    {`{"message":"working","base_resp":{"status_code":0,"status_msg":"success"}}`, chat.ServerError{Message: "working"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.want.Raw = raw(tc.in)
+			assert.Equal(t, &tc.want, chat.ParseError([]byte(tc.in)))
+			resp, failure, err := chat.ParseResponse([]byte(tc.in))
+			require.NoError(t, err)
+			assert.Nil(t, resp)
+			assert.Equal(t, &tc.want, failure)
+
+			ch, err := chat.ParseChunk([]byte(tc.in))
+			require.NoError(t, err)
+			assert.Nil(t, ch.Error)
+			assert.NotEmpty(t, ch.Extra)
+		})
+	}
+
+	for name, in := range map[string]string{
+		"the first bad code":    `{"code":400,"msg":"m"}`,
+		"a code of its own":     `{"code":1302,"msg":"m"}`,
+		"a status":              `{"status":503,"message":"m"}`,
+		"a status as a name":    `{"status":"UNAVAILABLE","message":"m"}`,
+		"a status that failed":  `{"status":"failed","message":"m"}`,
+		"a type":                `{"type":"invalid_request_error","message":"m"}`,
+		"a code as a name":      `{"code":"Throttling.RateQuota","message":"m"}`,
+		"a status in a detail":  `{"detail":{"message":"m","status":503}}`,
+		"a list of errors":      `{"errors":["m"]}`,
+		"a list beside success": `{"success":false,"errors":[{"code":7,"message":"m"}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			ch, err := chat.ParseChunk([]byte(in))
+			require.NoError(t, err)
+			require.NotNil(t, ch.Error)
+			assert.Equal(t, "m", ch.Error.Message)
+		})
+	}
+}
+
+// Servers whose chunks have all fields of all answers fill in an error that is
+// none.
+func TestAnErrorOfNothingSparesTheChunk(t *testing.T) {
+	for _, nothing := range []string{
+		`null`, `false`, `0`, `""`, `{}`, `[]`, `{ }`, `[ null ]`,
+		`{"message":null,"code":null}`, `{"code":0,"message":""}`, `{"message":null,"type":"","param":null,"code":0}`,
+		`{"error":{"message":null},"details":[],"metadata":{"raw":{}}}`, `[{"message":""}]`,
+	} {
+		for _, in := range []string{
+			`{"choices":[{"delta":{"content":"a"}}],"error":` + nothing + `}`,
+			`{"error":` + nothing + `,"choices":[{"delta":{"content":"a"}}]}`,
+			`{"choices":[{"error":` + nothing + `,"delta":{"content":"a"}}]}`,
+			`{"choices":[{"delta":{"content":"a"}}],"x_groq":{"error":` + nothing + `}}`,
+			`{"choices":[{"delta":{"content":"a"}}],"errors":` + nothing + `}`,
+		} {
+			ch, err := chat.ParseChunk([]byte(in))
+			require.NoError(t, err, in)
+			assert.Equal(t, "a", ch.Content, in)
+			assert.Nil(t, ch.Error, in)
+			assert.Nil(t, chat.ParseError([]byte(in)), in)
+		}
+	}
+	ch, err := chat.ParseChunk([]byte(`{"code":0,"message":"Success","choices":[{"delta":{"content":"a"}}]}`))
+	require.NoError(t, err)
+	assert.Nil(t, ch.Error)
 }
 
 func TestParseErrorFindsNone(t *testing.T) {

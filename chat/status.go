@@ -1,6 +1,9 @@
 package chat
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 func isStatus(n int) bool { return n >= 400 && n <= 599 }
 
@@ -53,4 +56,25 @@ func namedStatus(name string) int {
 		return 529
 	}
 	return 0
+}
+
+// admits reports whether an object that does not call itself an error is one
+// all the same: by a status or code of a failure, or by a name that sounds like
+// one. Servers also tell in a message how far they are.
+func (e *ServerError) admits() bool {
+	code, _ := strconv.Atoi(e.Code)
+	return e.Status >= 400 || code >= 400 || soundsBad(e.Type) || soundsBad(e.Code)
+}
+
+func soundsBad(name string) bool {
+	name = strings.ToLower(name[:min(len(name), 100)])
+	for _, word := range []string{
+		"error", "exception", "fail", "invalid", "denied", "throttl", "exceeded", "exhausted",
+		"overloaded", "unavailable", "timeout",
+	} {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
 }

@@ -172,7 +172,7 @@ func appendString(dst []byte, s string) []byte {
 		if c >= utf8.RuneSelf {
 			r, size := utf8.DecodeRuneInString(s[i:])
 			if r == utf8.RuneError && size == 1 {
-				dst = append(append(dst, s[start:i]...), `\ufffd`...)
+				dst = append(append(dst, s[start:i]...), "\uFFFD"...)
 				start = i + 1
 			}
 			i += size

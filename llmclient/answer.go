@@ -25,13 +25,14 @@ type answer struct {
 	chunk chat.Chunk // the present one: its parts outlive the next, the struct does not
 
 	begun    bool
-	opaque   bool   // it is for somebody else to understand
-	json     bool   // it is one JSON value
-	finished bool   // a finish reason has come
-	done     bool   // [DONE] has come
-	reasoned bool   // reasoning has come
-	noise    string // a line that belongs to no event stream
-	restSeen bool   // an event without its end has been looked at
+	opaque   bool              // it is for somebody else to understand
+	json     bool              // it is one JSON value
+	finished bool              // a finish reason has come
+	done     bool              // [DONE] has come
+	reasoned bool              // reasoning has come
+	noise    string            // a line that belongs to no event stream
+	odd      *chat.ServerError // words of an event that is no piece of an answer
+	restSeen bool              // an event without its end has been looked at
 }
 
 // An insideError is an error that the server sent inside an answer.
@@ -227,6 +228,9 @@ func (n *answer) event(ev sse.Event) (*chat.Chunk, error) {
 	}
 	if ch.Error != nil {
 		return nil, &insideError{ch.Error}
+	}
+	if n.odd == nil && !tells(ch) {
+		n.odd = chat.ParseError(data) // if it is all that comes, it is why
 	}
 	return ch, nil
 }

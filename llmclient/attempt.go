@@ -238,6 +238,8 @@ func (a *attempt) whole() error {
 		return &badAnswer{kind: ErrTruncated, text: fmt.Sprintf("the answer was cut inside its tool calls (finish reason %q); if a token limit did it, raise MaxTokens", bounded(string(end), 60))}
 	case end != "":
 		return io.EOF
+	case !said && a.answer.odd != nil:
+		return &insideError{a.answer.odd}
 	case !said && a.answer.noise != "":
 		return &badAnswer{kind: ErrMalformed, text: "what came is no answer: " + a.kindOfBody() + a.answer.noise}
 	case !said:

@@ -1,0 +1,58 @@
+package chat
+
+import (
+	"bytes"
+	"errors"
+)
+
+// says reports whether raw JSON says anything: neither null nor false, and
+// nothing empty.
+func says(raw []byte) bool {
+	switch string(raw) {
+	case "", "null", "false", `""`, "{}", "[]", "0":
+		return false
+	}
+	if raw[0] != '{' && raw[0] != '[' {
+		return true
+	}
+	return len(bytes.TrimSpace(raw[1:len(raw)-1])) > 0
+}
+
+// saysWithin is says for objects and lists that may be made of nothing but
+// values that say nothing, as {"message":null,"code":0} is. Members that label
+// names do not count; nil names none.
+func saysWithin(raw []byte, label func(key []byte) bool) bool {
+	c := cursor{data: raw}
+	return c.saysWithin(label)
+}
+
+var errSaid = errors.New("it says something")
+
+func (c *cursor) saysWithin(label func(key []byte) bool) bool {
+	value := func() error {
+		if c.saysWithin(label) {
+			return errSaid // the rest makes no difference
+		}
+		return nil
+	}
+	k, err := c.kind()
+	if err != nil {
+		return false
+	}
+	switch k {
+	case '{':
+		err = c.members(func(key []byte) error {
+			if label != nil && label(key) {
+				return c.skip()
+			}
+			return value()
+		})
+	case '[':
+		err = c.elements(func(int) error { return value() })
+	default:
+		var raw []byte
+		raw, err = c.raw()
+		return err == nil && says(raw)
+	}
+	return err == errSaid
+}
