@@ -229,7 +229,7 @@ func (n *answer) event(ev sse.Event) (*chat.Chunk, error) {
 	if ch.Error != nil {
 		return nil, &insideError{ch.Error}
 	}
-	if n.odd == nil && !tells(ch) {
+	if n.odd == nil && !speaks(ch) {
 		n.odd = chat.ParseError(data) // if it is all that comes, it is why
 	}
 	return ch, nil

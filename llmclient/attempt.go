@@ -125,8 +125,12 @@ const maxEarly = 256
 
 // tells reports whether there is anything in a chunk for the consumer.
 func tells(ch *chat.Chunk) bool {
-	return ch.Output() || ch.Role != "" || ch.FinishReason != "" || ch.Usage != nil || len(ch.ToolCalls) > 0 ||
-		len(ch.Extra)+len(ch.ChoiceExtra)+len(ch.DeltaExtra) > 0
+	return speaks(ch) || len(ch.Extra)+len(ch.ChoiceExtra)+len(ch.DeltaExtra) > 0
+}
+
+// speaks reports whether a chunk is a piece of an answer.
+func speaks(ch *chat.Chunk) bool {
+	return ch.Output() || ch.Role != "" || ch.FinishReason != "" || ch.Usage != nil || len(ch.ToolCalls) > 0
 }
 
 // open sends the request and reads the head of the answer. An error status is
