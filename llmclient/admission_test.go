@@ -3,6 +3,7 @@ package llmclient_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,12 +208,12 @@ func TestALoneCallerOutlivesARestart(t *testing.T) {
 }
 
 func TestACallThatLeavesItsRetryGivesItsBudgetBack(t *testing.T) {
-	fail := true
+	var healthy atomic.Bool
 	inWorld(t, fake.Config{Script: func(*fake.Request) fake.Step {
-		if fail {
-			return fake.Error(500, "server_error", "", "oops")
+		if healthy.Load() {
+			return fake.Answer("ok")
 		}
-		return fake.Answer("ok")
+		return fake.Error(500, "server_error", "", "oops")
 	}}, func(c *llmclient.Config) { c.Breaker.Failures = -1 }, func(t *testing.T, w *world) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -222,8 +223,8 @@ func TestACallThatLeavesItsRetryGivesItsBudgetBack(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		wg.Wait()
-		start, once := time.Now(), true
-		time.AfterFunc(time.Millisecond, func() { fail = !once })
+		start := time.Now()
+		time.AfterFunc(time.Millisecond, func() { healthy.Store(true) })
 		_, err := w.client.Chat(t.Context(), hello())
 		require.NoError(t, err)
 		assert.Equal(t, 500*time.Millisecond, time.Since(start))
