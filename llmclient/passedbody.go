@@ -28,10 +28,9 @@ func (a *attempt) response(req *http.Request) *http.Response {
 	}
 	b.ready = a.tape.take(a.answer.consumed())
 	a.watch.tell((*meter).pause)
-	ready := make(chan struct{})
-	stop := context.AfterFunc(a.call.ctx, func() { <-ready; b.interrupt() })
-	b.release = stop
-	close(ready)
+	set := make(chan struct{}) // release must be there before it is called
+	b.release = context.AfterFunc(a.call.ctx, func() { <-set; b.interrupt() })
+	close(set)
 	return &resp
 }
 

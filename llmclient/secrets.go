@@ -38,6 +38,14 @@ func (c *Client) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String
 // MarshalText keeps secrets from logs and encoders.
 func (c *Client) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
+// String tells how many endpoints there are behind the transport.
+func (t *Transport) String() string {
+	return fmt.Sprintf("llmclient.Transport(%d endpoints)", len(t.Clients()))
+}
+
+// Format keeps secrets from every verb of package fmt.
+func (t *Transport) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, t.String()) }
+
 // redacted returns the URL without what may be secret.
 func redacted(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Opaque: u.Opaque, Host: u.Host, Path: u.Path}).String()
