@@ -2,6 +2,7 @@ package chat
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 )
@@ -14,6 +15,14 @@ import (
 // varies from call to call, so that a longer one begins with the same bytes.
 // Errors name the field, never its content.
 func (r *Request) AppendJSON(dst []byte, stream, includeUsage bool) ([]byte, error) {
+	return r.AppendJSONFunc(dst, stream, includeUsage, func(dst []byte, m *Message) ([]byte, error) { return m.AppendJSON(dst) })
+}
+
+// AppendJSONFunc is [Request.AppendJSON] with the messages written by message,
+// which appends one to dst as [Message.AppendJSON] does, or notes where it
+// belongs and returns dst as it is. A client that has encoded a message before
+// need not do it again.
+func (r *Request) AppendJSONFunc(dst []byte, stream, includeUsage bool, message func(dst []byte, m *Message) ([]byte, error)) ([]byte, error) {
 	o := object{buf: append(dst, '{'), taken: r.Extra}
 	o.str("model", r.Model)
 	if o.want("messages") {
@@ -22,12 +31,13 @@ func (r *Request) AppendJSON(dst []byte, stream, includeUsage bool) ([]byte, err
 			if i > 0 {
 				o.buf = append(o.buf, ',')
 			}
-			o.buf = append(o.buf, '{')
 			var err error
-			if o.buf, err = r.Messages[i].appendMembers(o.buf); err != nil {
+			if o.buf, err = message(o.buf, &r.Messages[i]); err != nil {
+				if inner := errors.Unwrap(err); inner != nil {
+					err = inner // without the prefix of a message that stands alone
+				}
 				return nil, fmt.Errorf("chat: request: messages[%d].%w", i, err)
 			}
-			o.buf = append(o.buf, '}')
 		}
 		o.buf = append(o.buf, ']')
 	}

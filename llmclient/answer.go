@@ -135,9 +135,9 @@ func (n *answer) source() io.Reader {
 
 // begin finds out what the body is.
 func (n *answer) begin() error {
-	if p := n.a.call.passed; p != nil && (!p.chat || encoded(n.a.out.header)) {
+	if p := n.a.call.passed; p != nil && (!p.chat || compressed(n.a.out.header)) {
 		n.opaque = true
-		if kind := n.a.out.header.Get("Content-Type"); strings.HasPrefix(kind, "text/event-stream") && !encoded(n.a.out.header) {
+		if kind := n.a.out.header.Get("Content-Type"); strings.HasPrefix(kind, "text/event-stream") && !compressed(n.a.out.header) {
 			n.events = sse.NewReader(n.source(), n.a.call.client.cfg.Limits.EventBytes)
 		}
 		return nil
@@ -278,9 +278,9 @@ func (n *answer) drain() {
 
 var errDrained = errors.New("the answer was whole, and its body did not end")
 
-// encoded reports whether a body is compressed in a way that the SDK above
+// compressed reports whether a body is compressed in a way that the SDK above
 // asked for and will undo.
-func encoded(h http.Header) bool {
+func compressed(h http.Header) bool {
 	e := h.Get("Content-Encoding")
 	return e != "" && e != "identity"
 }

@@ -41,7 +41,7 @@ type call struct {
 	span   trace.Span
 
 	speaks  dialect // in which body is encoded
-	body    []byte
+	body    payload
 	load    load
 	started time.Time
 
@@ -90,13 +90,13 @@ func (cl *call) encode() error {
 	case n != "" && n != "1":
 		return fmt.Errorf("its Extra asks for n = %s answers, and a call returns one; make several calls", bounded(n, 20))
 	}
-	body, err := req.AppendJSON(nil, !cl.speaks.plain, !cl.speaks.plain && !cl.speaks.noUsage)
+	body, err := cl.client.ep.encoded.payload(&req, !cl.speaks.plain, !cl.speaks.plain && !cl.speaks.noUsage)
 	if err != nil {
 		return err
 	}
 	cl.body = body
 	cl.load = load{
-		promptBytes: len(body),
+		promptBytes: body.size,
 		maxTokens:   max(req.MaxTokens, req.MaxCompletionTokens),
 		tools:       len(req.Tools) > 0 || asksFor(req.Extra, toolFields...),
 		reasoning: req.ReasoningEffort != "" && req.ReasoningEffort != "none" || cl.client.ep.reasoning(cl.model) ||
@@ -126,7 +126,7 @@ func asksFor(extra map[string]json.RawMessage, names ...string) bool {
 
 // kind returns what makes other calls like this one.
 func (cl *call) kind() callKind {
-	return callKind{model: cl.model, reasoning: cl.load.reasoning, size: len(cl.body)}
+	return callKind{model: cl.model, reasoning: cl.load.reasoning, size: cl.body.size}
 }
 
 // run is the journey of a call. The order is the policy:

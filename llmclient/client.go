@@ -50,7 +50,7 @@ func New(cfg Config) (*Client, error) {
 // newClient returns a client of the endpoint at u. cfg has been filled.
 func newClient(cfg Config, url *url.URL, name string) (c *Client, err error) {
 	c = &Client{calls: make(map[*call]struct{})}
-	c.ep = &endpoint{host: url.Host, name: name, secrets: seal(&cfg, url, name)}
+	c.ep = &endpoint{host: url.Host, name: name, secrets: seal(&cfg, url, name), encoded: newEncoded()}
 	c.cfg = cfg
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	if c.ep.pacer, err = pacer.New(cfg.Pacer); err != nil {

@@ -21,6 +21,7 @@ type endpoint struct {
 	pacer   *pacer.Pacer
 	breaker *breaker.Breaker
 
+	encoded  *encoded
 	evidence *evidence
 	budget   budget
 

@@ -32,7 +32,7 @@ func (a *attempt) request() (*http.Request, error) {
 	}
 	ctx := httptrace.WithClientTrace(a.ctx, trace)
 	body := func() (io.ReadCloser, error) {
-		return &bodyReader{rest: cl.body, wrote: func() { a.watch.tell((*meter).wrote) }}, nil
+		return &bodyReader{rest: cl.body.parts, wrote: func() { a.watch.tell((*meter).wrote) }}, nil
 	}
 	if cl.passed != nil {
 		return cl.passed.request(ctx, body)
@@ -46,7 +46,7 @@ func (a *attempt) request() (*http.Request, error) {
 		req.URL = cl.moved
 	}
 	secrets.authorize(req.Header)
-	req.ContentLength = int64(len(cl.body))
+	req.ContentLength = int64(cl.body.size)
 	req.Body, _ = body()
 	if req.Header.Get("Idempotency-Key") == "" && req.Header.Get("X-Idempotency-Key") == "" {
 		// For connections that took not a byte of it. With such a key the transport would also repeat what the server has read,
@@ -58,19 +58,26 @@ func (a *attempt) request() (*http.Request, error) {
 
 // A bodyReader gives out the request and tells how writing it goes on.
 type bodyReader struct {
-	rest  []byte
+	rest  [][]byte
+	at    int // in the first piece
 	wrote func()
 }
 
-// Read hands out a little at a time: each further Read says that the piece
-// before it has found its way to the network.
-func (b *bodyReader) Read(p []byte) (int, error) {
+// Read hands out a little at a time: each further Read says that what it gave
+// before has found its way to the network.
+func (b *bodyReader) Read(p []byte) (n int, err error) {
 	if len(b.rest) == 0 {
 		return 0, io.EOF
 	}
 	b.wrote()
-	n := copy(p[:min(len(p), 32<<10)], b.rest)
-	b.rest = b.rest[n:]
+	p = p[:min(len(p), 32<<10)]
+	for n < len(p) && len(b.rest) > 0 {
+		k := copy(p[n:], b.rest[0][b.at:])
+		n += k
+		if b.at += k; b.at == len(b.rest[0]) {
+			b.rest, b.at = b.rest[1:], 0
+		}
+	}
 	return n, nil
 }
 

@@ -198,7 +198,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // pass makes the call one that passes a request on.
 func (cl *call) pass(p *passed, body []byte) {
-	cl.passed, cl.body, cl.model = p, body, p.model
+	cl.passed, cl.model = p, p.model
+	cl.body.add(body)
 	cl.load = load{promptBytes: len(body), maxTokens: p.maxTokens, tools: p.tools, reasoning: p.reasoning}
 	cl.speaks.plain = !p.stream
 	if p.once {

@@ -1,0 +1,169 @@
+package llmclient
+
+import (
+	"container/list"
+	"hash/maphash"
+	"slices"
+	"sync"
+
+	"github.com/neverhang/neverhang/chat"
+)
+
+const (
+	// Messages below leastKept bytes are encoded as quickly as they are looked
+	// up.
+	leastKept = 256
+
+	// encodedBytes bounds what an endpoint's encoded messages take.
+	encodedBytes = 64 << 20
+)
+
+// A payload is a request's body: pieces that are not written to once made, so
+// that calls share those of a conversation's old messages.
+type payload struct {
+	parts [][]byte
+	size  int
+}
+
+func (p *payload) add(b []byte) {
+	if len(b) > 0 {
+		p.parts = append(p.parts, b)
+		p.size += len(b)
+	}
+}
+
+// encoded keeps the JSON of messages that have been sent, by their content: a
+// conversation is sent again with every round, and but for the last messages
+// it is what it was. A message that has been edited is another message. Those
+// not used for the longest time are dropped first. It is safe for concurrent
+// use.
+type encoded struct {
+	seed maphash.Seed
+
+	mu     sync.Mutex
+	byHash map[uint64]*list.Element // of *encodedMessage
+	used   *list.List               // the last used first
+	size   int
+}
+
+type encodedMessage struct {
+	hash uint64
+	msg  chat.Message
+	json []byte
+}
+
+func newEncoded() *encoded {
+	return &encoded{seed: maphash.MakeSeed(), byHash: make(map[uint64]*list.Element), used: list.New()}
+}
+
+// payload encodes a request.
+func (e *encoded) payload(req *chat.Request, stream, includeUsage bool) (payload, error) {
+	type place struct {
+		at   int // in the frame
+		json []byte
+	}
+	var places []place
+	frame, err := req.AppendJSONFunc(make([]byte, 0, 1<<10), stream, includeUsage, func(dst []byte, m *chat.Message) ([]byte, error) {
+		if !keepable(m) {
+			return m.AppendJSON(dst)
+		}
+		json, err := e.message(m)
+		places = append(places, place{len(dst), json})
+		return dst, err
+	})
+	if err != nil {
+		return payload{}, err
+	}
+	p := payload{parts: make([][]byte, 0, 2*len(places)+1)}
+	from := 0
+	for _, at := range places {
+		p.add(frame[from:at.at])
+		p.add(at.json)
+		from = at.at
+	}
+	p.add(frame[from:])
+	return p, nil
+}
+
+// keepable reports whether a message is worth keeping and safe to keep. Raw
+// JSON can be written to by its owner without our noticing.
+func keepable(m *chat.Message) bool {
+	if len(m.Parts) > 0 || len(m.Extra) > 0 {
+		return false
+	}
+	size := len(m.Content)
+	for i := range m.ToolCalls {
+		if len(m.ToolCalls[i].Extra) > 0 {
+			return false
+		}
+		size += len(m.ToolCalls[i].Arguments)
+	}
+	return size >= leastKept
+}
+
+// message returns the JSON of a message.
+func (e *encoded) message(m *chat.Message) ([]byte, error) {
+	h := e.hash(m)
+	e.mu.Lock()
+	if el := e.byHash[h]; el != nil {
+		if kept := el.Value.(*encodedMessage); same(&kept.msg, m) {
+			e.used.MoveToFront(el)
+			e.mu.Unlock()
+			return kept.json, nil
+		}
+	}
+	e.mu.Unlock()
+	json, err := m.AppendJSON(make([]byte, 0, len(m.Content)+len(m.Content)/16+128))
+	if err != nil {
+		return nil, err
+	}
+	kept := &encodedMessage{hash: h, msg: *m, json: json}
+	kept.msg.ToolCalls = slices.Clone(m.ToolCalls)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if el := e.byHash[h]; el != nil {
+		e.dropLocked(el)
+	}
+	e.byHash[h] = e.used.PushFront(kept)
+	e.size += kept.weight()
+	for e.size > encodedBytes && e.used.Len() > 1 {
+		e.dropLocked(e.used.Back())
+	}
+	return json, nil
+}
+
+func (e *encoded) dropLocked(el *list.Element) {
+	kept := e.used.Remove(el).(*encodedMessage)
+	delete(e.byHash, kept.hash)
+	e.size -= kept.weight()
+}
+
+// weight is what an entry takes at most, the message's own text included.
+func (k *encodedMessage) weight() int { return 2*cap(k.json) + 512 }
+
+func (e *encoded) hash(m *chat.Message) uint64 {
+	var h maphash.Hash
+	h.SetSeed(e.seed)
+	write := func(s string) {
+		_, _ = h.WriteString(s)
+		_ = h.WriteByte(0)
+	}
+	write(string(m.Role))
+	write(m.Content)
+	write(m.ToolCallID)
+	for i := range m.ToolCalls {
+		write(m.ToolCalls[i].ID)
+		write(m.ToolCalls[i].Arguments)
+	}
+	return h.Sum64()
+}
+
+// same reports whether two messages are equal. Strings that are the same
+// memory, as those of an unchanged conversation are, compare at no cost.
+func same(a, b *chat.Message) bool {
+	return a.Role == b.Role && a.Content == b.Content && a.Reasoning == b.Reasoning && a.ReasoningKey == b.ReasoningKey &&
+		a.Refusal == b.Refusal && a.ToolCallID == b.ToolCallID && a.Name == b.Name &&
+		slices.EqualFunc(a.ToolCalls, b.ToolCalls, func(x, y chat.ToolCall) bool {
+			return x.ID == y.ID && x.Type == y.Type && x.Name == y.Name && x.Arguments == y.Arguments
+		})
+}
