@@ -48,7 +48,7 @@ type attempt struct {
 	args   loopGuard
 	resp   *chat.Response // the whole answer
 	early  []chat.Chunk   // read before the attempt committed
-	ended  meter          // as it was when the attempt settled
+	first  time.Duration  // until the first output, once settled; 0 if there was none
 }
 
 // attempt begins the next attempt of the call.
@@ -440,18 +440,21 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 		return
 	}
 	cl := a.call
-	a.ended, _ = a.watch.stop()
+	m := a.watch.stop()
 	now := time.Now()
 	a.cancel(nil)
 	if a.body != nil {
 		_ = a.body.Close()
 	}
+	if a.answer.events != nil {
+		a.answer.events.Close()
+	}
 	a.pass.Done(v)
 	a.permit.Release()
 
 	rec := Attempt{
-		Started: a.started, Duration: now.Sub(a.started), Phase: a.ended.phase,
-		Status: a.out.status, Bytes: a.ended.bytes,
+		Started: a.started, Duration: now.Sub(a.started), Phase: m.phase,
+		Status: a.out.status, Bytes: m.bytes,
 	}
 	if e != nil {
 		rec.Kind, rec.Clock, rec.Text, rec.Phase = e.Kind, e.Clock, bounded(e.text, 200), e.Phase
@@ -462,13 +465,16 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 		cl.current, cl.phase, cl.since = nil, rec.Phase, now
 	}
 	cl.mu.Unlock()
-	cl.spent += a.ended.spent(now)
+	cl.spent += m.spent(now)
 	if e == nil {
 		cl.client.ep.succeeded(a.speaks)
 	}
-	if e == nil && !a.ended.firstOutput.IsZero() {
+	if !m.firstOutput.IsZero() {
+		a.first = max(1, m.firstOutput.Sub(a.started))
+	}
+	if e == nil && a.first > 0 {
 		cl.client.ep.budget.give(now, max(gainOfSuccess, cl.retry.paid))
-		cl.client.ep.evidence.pace.add(cl.kind(), a.started, a.ended.firstOutput.Sub(a.started), a.ended.longestGap)
+		cl.client.ep.evidence.pace.add(cl.kind(), a.started, a.first, m.longestGap)
 	}
 	cl.client.tel.endAttempt(a, e)
 	if e != nil {

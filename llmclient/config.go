@@ -110,7 +110,8 @@ type Limits struct {
 	AnswerBytes int64
 
 	// RepeatBytes is how much output may be one text of up to 1 KiB over and
-	// over, with nothing else, coming piece by piece. Then the model has lost its
+	// over, with nothing else, coming piece by piece, after as much output of any
+	// kind. Then the model has lost its
 	// way, and the attempt ends; there is at most one more. The arguments of
 	// tools may repeat four times as much. Default 32 KiB.
 	RepeatBytes int

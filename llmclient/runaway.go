@@ -24,6 +24,7 @@ const (
 type loopGuard struct {
 	limit int // bytes
 	tail  []byte
+	seen  int // bytes so far
 	fresh int // bytes since the last look
 	parts int // in how many pieces they came
 }
@@ -47,8 +48,8 @@ func (a *attempt) runaway(ch *chat.Chunk) bool {
 // feed takes a piece of output and reports whether the last limit bytes are
 // one short text over and over.
 func (g *loopGuard) feed(s string) bool {
-	if s == "" {
-		return false
+	if g.seen += len(s); g.seen <= g.limit || s == "" {
+		return false // most answers never get there, and cost nothing
 	}
 	g.take(s)
 	g.parts++

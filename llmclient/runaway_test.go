@@ -18,14 +18,14 @@ func TestLoopGuard(t *testing.T) {
 		text string
 		want bool
 	}{
-		"one letter":                     {strings.Repeat("a", 40<<10), true},
-		"one word":                       {strings.Repeat("again ", 8<<10), true},
-		"a sentence":                     {strings.Repeat("I will now call the tool that I called before. ", 1<<10), true},
-		"a thousand bytes":               {strings.Repeat(unique.String()[:1000], 50), true},
-		"after something sensible":       {unique.String()[:50<<10] + strings.Repeat("and so on ", 6<<10), true},
+		"one letter":                     {strings.Repeat("a", 80<<10), true},
+		"one word":                       {strings.Repeat("again ", 16<<10), true},
+		"a sentence":                     {strings.Repeat("I will now call the tool that I called before. ", 2<<10), true},
+		"a thousand bytes":               {strings.Repeat(unique.String()[:1000], 90), true},
+		"after something sensible":       {unique.String()[:50<<10] + strings.Repeat("and so on ", 8<<10), true},
 		"a table of zeros with a number": {table.String(), false},
 		"different words":                {unique.String(), false},
-		"not enough of it":               {strings.Repeat("a", 31<<10), false},
+		"not enough of it":               {strings.Repeat("a", 63<<10), false},
 		"two thousand bytes":             {strings.Repeat(unique.String()[:2000], 50), false},
 		"almost":                         {strings.Repeat(strings.Repeat("a", 20<<10)+"b", 4), false},
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"strconv"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -58,6 +59,48 @@ type telemetry struct {
 	duration metric.Float64Histogram
 	first    metric.Float64Histogram
 	attempts metric.Int64Counter
+
+	// Sets of attributes are sorted and compared when they are made, so that
+	// is done once for each.
+	sets *attributeSets
+}
+
+// A setKey is what the attributes of a metric depend on.
+type setKey struct {
+	model   string
+	outcome string // "" if it succeeded
+	attempt bool
+}
+
+type attributeSets struct {
+	mu   sync.Mutex
+	made map[setKey]metric.MeasurementOption
+}
+
+// maxSets bounds what is kept: models are named by callers.
+const maxSets = 1000
+
+// set returns the attributes of a metric.
+func (t *telemetry) set(k setKey) metric.MeasurementOption {
+	t.sets.mu.Lock()
+	defer t.sets.mu.Unlock()
+	if o, there := t.sets.made[k]; there {
+		return o
+	}
+	attrs := append(t.base[:len(t.base):len(t.base)], attrModel.String(k.model))
+	switch {
+	case k.attempt && k.outcome == "":
+		attrs = append(attrs, attrOutcome.String("ok"))
+	case k.attempt:
+		attrs = append(attrs, attrOutcome.String(k.outcome))
+	case k.outcome != "":
+		attrs = append(attrs, attrError.String(k.outcome))
+	}
+	o := metric.WithAttributeSet(attribute.NewSet(attrs...))
+	if len(t.sets.made) < maxSets {
+		t.sets.made[k] = o
+	}
+	return o
 }
 
 func newTelemetry(cfg *Config, u *url.URL) (t telemetry, err error) {
@@ -69,6 +112,7 @@ func newTelemetry(cfg *Config, u *url.URL) (t telemetry, err error) {
 		mp = otel.GetMeterProvider()
 	}
 	t.tracer = tp.Tracer(scope)
+	t.sets = &attributeSets{made: make(map[setKey]metric.MeasurementOption)}
 	t.url = redacted(u)
 	port, _ := strconv.Atoi(u.Port())
 	if port == 0 {
@@ -134,14 +178,14 @@ func (t *telemetry) startCall(cl *call) context.Context {
 
 func (t *telemetry) endCall(cl *call, e *Error, a *attempt) {
 	span := cl.span
-	attrs := append(t.base[:len(t.base):len(t.base)], attrModel.String(cl.model))
+	k := setKey{model: cl.model}
 	if e != nil {
-		attrs = append(attrs, attrError.String(e.Kind.String()))
+		k.outcome = e.Kind.String()
 	}
-	ctx := context.WithoutCancel(cl.ctx)
-	t.duration.Record(ctx, time.Since(cl.started).Seconds(), metric.WithAttributes(attrs...))
-	if e == nil && a != nil && !a.ended.firstOutput.IsZero() {
-		t.first.Record(ctx, a.ended.firstOutput.Sub(a.started).Seconds(), metric.WithAttributes(attrs...))
+	ctx, attrs := context.WithoutCancel(cl.ctx), t.set(k)
+	t.duration.Record(ctx, time.Since(cl.started).Seconds(), attrs)
+	if e == nil && a != nil && a.first > 0 {
+		t.first.Record(ctx, a.first.Seconds(), attrs)
 	}
 	if span.IsRecording() {
 		t.describeCall(span, cl, e, a)
@@ -182,8 +226,8 @@ func (t *telemetry) describeCall(span trace.Span, cl *call, e *Error, a *attempt
 	if r.Model != "" {
 		span.SetAttributes(attrRespModel.String(r.Model))
 	}
-	if !a.ended.firstOutput.IsZero() {
-		span.SetAttributes(attrFirstChunk.Float64(a.ended.firstOutput.Sub(a.started).Seconds()))
+	if a.first > 0 {
+		span.SetAttributes(attrFirstChunk.Float64(a.first.Seconds()))
 	}
 	if u := r.Usage; u != nil { // what the server did not count is not zero
 		span.SetAttributes(attrInputTokens.Int64(u.PromptTokens), attrOutputTokens.Int64(u.CompletionTokens))
@@ -197,12 +241,11 @@ func (t *telemetry) startAttempt(a *attempt) (context.Context, trace.Span) {
 }
 
 func (t *telemetry) endAttempt(a *attempt, e *Error) {
-	outcome := "ok"
+	k := setKey{model: a.call.model, attempt: true}
 	if e != nil {
-		outcome = e.Kind.String()
+		k.outcome = e.Kind.String()
 	}
-	t.attempts.Add(context.WithoutCancel(a.ctx), 1, metric.WithAttributes(
-		t.base[1], t.base[2], t.base[3], attrModel.String(a.call.model), attrOutcome.String(outcome)))
+	t.attempts.Add(context.WithoutCancel(a.ctx), 1, t.set(k))
 	span := a.span
 	if span.IsRecording() {
 		if a.n > 1 {
@@ -212,7 +255,7 @@ func (t *telemetry) endAttempt(a *attempt, e *Error) {
 			span.SetAttributes(attrStatus.Int(a.out.status))
 		}
 		if e != nil {
-			span.SetAttributes(attrError.String(outcome), attrPhase.String(e.Phase.String()))
+			span.SetAttributes(attrError.String(k.outcome), attrPhase.String(e.Phase.String()))
 			if e.Clock != "" {
 				span.SetAttributes(attrClock.String(string(e.Clock)))
 			}

@@ -95,14 +95,14 @@ func (w *watch) cut(x expiry) {
 }
 
 // stop ends the watch and returns the meter as it was.
-func (w *watch) stop() (meter, *expiry) {
+func (w *watch) stop() meter {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stopped = true
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	return w.m, w.expired
+	return w.m
 }
 
 // look returns a copy of the meter, and the clock that ran out, if any.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"sync"
 )
 
 // A Kind tells the things in a stream apart.
@@ -109,6 +110,17 @@ func (r *Reader) Next() (Event, error) {
 		}
 	}
 }
+
+// Close gives the reader's memory back; events are no longer valid after it. It
+// does not close src. A Reader that is not closed costs its memory, no more.
+func (r *Reader) Close() {
+	if buf := r.buf; len(buf) == firstRead {
+		firstBuffers.Put(&buf)
+	}
+	*r = Reader{src: r.src, limit: r.limit, total: r.Offset(), err: io.ErrClosedPipe}
+}
+
+var firstBuffers = sync.Pool{New: func() any { b := make([]byte, firstRead); return &b }}
 
 // Offset returns how many bytes of src make up the lines that have been taken
 // so far. After Next has returned an event, that is where it ends.
@@ -241,6 +253,9 @@ func (r *Reader) mark() bool {
 func (r *Reader) fill() {
 	if r.start == r.end || r.end == len(r.buf) {
 		r.compact()
+	}
+	if r.buf == nil {
+		r.buf = *firstBuffers.Get().(*[]byte)
 	}
 	if r.end == len(r.buf) {
 		// Doubling, but never far above what an event may have.

@@ -287,3 +287,17 @@ func (c *chunked) Read(p []byte) (int, error) {
 	c.rest = c.rest[n:]
 	return n, nil
 }
+
+func TestClose(t *testing.T) {
+	for range 100 {
+		r := sse.NewReader(strings.NewReader("data: a\n\ndata: b\n\n"), 100)
+		_, err := r.Next()
+		require.NoError(t, err)
+		at := r.Offset()
+		r.Close()
+		require.Equal(t, at, r.Offset())
+		_, err = r.Next()
+		require.ErrorIs(t, err, io.ErrClosedPipe)
+		r.Close()
+	}
+}
