@@ -26,6 +26,7 @@ type answer struct {
 
 	begun    bool
 	opaque   bool              // it is for somebody else to understand
+	messages *messages         // it is in Anthropic's form
 	json     bool              // it is one JSON value
 	finished bool              // a finish reason has come
 	done     bool              // [DONE] has come
@@ -33,6 +34,9 @@ type answer struct {
 	noise    string            // a line that belongs to no event stream
 	odd      *chat.ServerError // words of an event that is no piece of an answer
 	restSeen bool              // an event without its end has been looked at
+
+	last   int64 // where the last event ended
+	pinged bool  // it was a ping
 }
 
 // An insideError is an error that the server sent inside an answer.
@@ -59,6 +63,8 @@ func (n *answer) next() (*chat.Chunk, error) {
 	switch {
 	case n.done:
 		return nil, io.EOF
+	case n.json && n.messages != nil:
+		return n.message()
 	case n.json:
 		return n.value()
 	case n.opaque && n.events == nil:
@@ -72,11 +78,30 @@ func (n *answer) next() (*chat.Chunk, error) {
 			}
 			return n.rest()
 		}
+		n.leavePings(ev)
 		ch, err := n.event(ev)
 		if ch != nil || err != nil {
 			return ch, err
 		}
 	}
+}
+
+// leavePings takes pings, and the empty line behind each, out of what an SDK
+// gets to read. They have done their work here, and some SDKs give up on an
+// answer after so many lines without data.
+func (n *answer) leavePings(ev sse.Event) {
+	if n.a.call.passed == nil || n.opaque {
+		return
+	}
+	to := n.events.Offset()
+	ping := ev.Kind == sse.Ping || ev.Kind == sse.Message && ev.Type == "ping"
+	switch {
+	case ping:
+		n.a.tape.leaveOut(n.last, to)
+	case n.pinged:
+		n.a.tape.trim(n.last)
+	}
+	n.last, n.pinged = to, ping
 }
 
 // rest looks at an event whose end has not come when the stream ended. The
@@ -135,8 +160,14 @@ func (n *answer) source() io.Reader {
 
 // begin finds out what the body is.
 func (n *answer) begin() error {
-	if p := n.a.call.passed; p != nil && (!p.chat || compressed(n.a.out.header)) {
+	if p := n.a.call.passed; p != nil && !p.chat {
 		n.opaque = true
+		if p.messages {
+			n.messages = &messages{}
+		}
+	}
+	if n.a.call.passed != nil && (n.opaque && n.messages == nil || compressed(n.a.out.header)) {
+		n.opaque, n.messages = true, nil
 		if kind := n.a.out.header.Get("Content-Type"); strings.HasPrefix(kind, "text/event-stream") && !compressed(n.a.out.header) {
 			n.events = sse.NewReader(n.source(), n.a.call.client.cfg.Limits.EventBytes)
 		}
@@ -202,7 +233,11 @@ func (n *answer) event(ev sse.Event) (*chat.Chunk, error) {
 		return nil, nil
 	}
 	data := bytes.TrimSpace(ev.Data)
-	if n.opaque && ev.Type != "error" {
+	switch {
+	case ev.Type == "error":
+	case n.messages != nil:
+		return n.messages.event(n, ev)
+	case n.opaque:
 		return passedOn, nil
 	}
 	if len(data) == 0 || string(data) == "null" {
@@ -235,13 +270,11 @@ func (n *answer) event(ev sse.Event) (*chat.Chunk, error) {
 	return ch, nil
 }
 
-// value reads the answer as one JSON value. Where it ends the answer ends: a
-// body that stays open after it is not waited for.
-func (n *answer) value() (*chat.Chunk, error) {
-	src := n.source()
-	dec := json.NewDecoder(src)
+// one reads the answer as one JSON value. Where it ends the answer ends: a body
+// that stays open after it is not waited for.
+func (n *answer) one() (json.RawMessage, error) {
 	var text json.RawMessage
-	if err := dec.Decode(&text); err != nil {
+	if err := json.NewDecoder(n.source()).Decode(&text); err != nil {
 		var syntax *json.SyntaxError
 		switch {
 		case errors.As(err, &syntax):
@@ -252,6 +285,29 @@ func (n *answer) value() (*chat.Chunk, error) {
 		return nil, err
 	}
 	n.done = true
+	return text, nil
+}
+
+// message takes an answer in Anthropic's form that is one value.
+func (n *answer) message() (*chat.Chunk, error) {
+	text, err := n.one()
+	if err == nil {
+		err = n.messages.plain(text)
+	}
+	if err != nil {
+		return nil, err
+	}
+	n.a.watch.tell((*meter).over)
+	n.drain()
+	return nil, io.EOF
+}
+
+// value takes an answer that is one value.
+func (n *answer) value() (*chat.Chunk, error) {
+	text, err := n.one()
+	if err != nil {
+		return nil, err
+	}
 	ch := &n.chunk
 	if err := ch.UnmarshalJSON(text); err != nil {
 		return nil, &badAnswer{kind: ErrMalformed, text: "the answer cannot be read: " + err.Error(), err: plainError(err)}

@@ -107,7 +107,8 @@ func (a *attempt) commit(want commitment) (*Error, ruling) {
 			if a.call.passed == nil && tells(ch) && len(a.early) < maxEarly {
 				a.early = append(a.early, *ch)
 			}
-			if ch == passedOn || ch.Output() {
+			// One JSON value is judged as a whole: it is all there, or nothing is.
+			if ch == passedOn || ch.Output() && !a.answer.json {
 				return nil, ruling{}
 			}
 		}
@@ -199,7 +200,11 @@ func (a *attempt) next() (*chat.Chunk, error) {
 		// What broke off after that was at most the usage.
 		err = io.EOF
 	}
-	if err == io.EOF && !a.answer.opaque {
+	switch {
+	case err != io.EOF:
+	case a.answer.messages != nil:
+		err = a.answer.messages.whole()
+	case !a.answer.opaque:
 		err = a.whole()
 	}
 	return nil, err
@@ -343,6 +348,9 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 		}
 		if a.out.err != nil && !a.out.inside {
 			e.causes = append(e.causes, a.out.err)
+		}
+		if r.kind == ErrIncomplete && !errors.Is(a.out.err, io.ErrUnexpectedEOF) {
+			e.causes = append(e.causes, io.ErrUnexpectedEOF) // what others call it
 		}
 	}
 	if cl.passed != nil {

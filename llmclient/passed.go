@@ -23,6 +23,7 @@ type passed struct {
 	length int64
 
 	chat      bool // a chat completion: its answer is understood
+	messages  bool // so is one in Anthropic's form, as far as it takes to know its end
 	once      bool
 	stream    bool
 	model     string
@@ -35,7 +36,8 @@ type passed struct {
 func newPassed(req *http.Request) (*passed, []byte, error) {
 	p := &passed{
 		url: req.URL, method: req.Method, header: req.Header, host: req.Host, length: req.ContentLength,
-		chat: req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, chatPath),
+		chat:     req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, chatPath),
+		messages: isMessages(req.Method, req.URL.Path),
 	}
 	if p.method == "" {
 		p.method = http.MethodGet
@@ -95,7 +97,7 @@ func (p *passed) request(ctx context.Context, body func() (io.ReadCloser, error)
 	return req, nil
 }
 
-// A kept is a response whose attempt failed, as far as it came.
+// A kept is a response whose attempt failed.
 type kept struct {
 	status int
 	proto  string
@@ -103,19 +105,34 @@ type kept struct {
 	minor  int
 	header http.Header
 	body   []byte
-	broken bool // the body did not end as it should
+	broken bool // there is no body that could be shown
 }
 
-// keep returns the response of an attempt that has failed, or nil if none came.
+// keep returns the response of a failed attempt, or nil if none came. An error
+// that came inside a 200 becomes a response with the status that it stands for.
+// Another 200 that is no answer has no body but the error: SDKs would take what
+// there is of it for one.
 func (a *attempt) keep() *kept {
 	if a.head == nil {
 		return nil
 	}
 	h := a.head
-	return &kept{
-		status: h.StatusCode, proto: h.Proto, major: h.ProtoMajor, minor: h.ProtoMinor, header: h.Header,
-		body: a.tape.take(-1), broken: h.StatusCode < 300,
+	k := &kept{status: h.StatusCode, proto: h.Proto, major: h.ProtoMajor, minor: h.ProtoMinor, header: h.Header.Clone()}
+	switch {
+	case h.StatusCode >= 300:
+		k.body = a.tape.take(-1)
+	case a.out.inside:
+		k.status = insideStatus(a.out.server)
+		k.header.Set("Content-Type", "application/json")
+		if k.body = a.out.server.Raw; !json.Valid(k.body) || !bytes.Contains(k.body, []byte(`"error"`)) {
+			k.body, _ = json.Marshal(map[string]any{"error": map[string]string{
+				"message": a.out.server.Message, "type": a.out.server.Type, "code": a.out.server.Code,
+			}})
+		}
+	default:
+		k.broken = true
 	}
+	return k
 }
 
 // response returns it for the SDK to see.
@@ -126,8 +143,7 @@ func (k *kept) response(req *http.Request, err error) *http.Response {
 	var body io.Reader = bytes.NewReader(k.body)
 	length := int64(len(k.body))
 	if k.broken {
-		body = io.MultiReader(body, failing{err})
-		length = -1
+		body, length = failing{err}, -1
 	}
 	return &http.Response{
 		Status: fmt.Sprintf("%d %s", k.status, http.StatusText(k.status)), StatusCode: k.status,

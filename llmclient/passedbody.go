@@ -2,6 +2,7 @@ package llmclient
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 
@@ -20,7 +21,7 @@ func (a *attempt) response(req *http.Request) *http.Response {
 	}
 	b := &passedBody{a: a, release: func() bool { return true }}
 	resp.Body = b
-	if a.settled.Load() { // it was whole before there was any output
+	if a.settled.Load() { // it was whole before there was any output, or is one value
 		b.ready = a.tape.take(-1)
 		a.call.succeed(a)
 		b.turn.end(io.EOF)
@@ -78,7 +79,11 @@ func (b *passedBody) fetch() {
 		a.call.succeed(a)
 		b.turn.end(io.EOF)
 	default:
-		b.ready = a.tape.take(a.answer.consumed())
+		// What made it fail is not handed on, since the end of a stream would be
+		// taken for a good one. Unless it is the server's own word for it.
+		if in := (*insideError)(nil); errors.As(err, &in) {
+			b.ready = a.tape.take(a.answer.consumed())
+		}
 		failed, _ := a.fail(err)
 		b.fail(failed)
 	}
@@ -117,19 +122,38 @@ func (b *passedBody) Close() error {
 // A tape keeps the bytes of an answer until they have been checked.
 type tape struct {
 	buf   []byte
-	taken int64
+	start int64 // where in the answer buf begins, with what was left out before it
 }
 
 // take returns the bytes up to an offset of the answer, or all of them.
 func (t *tape) take(to int64) []byte {
 	n := len(t.buf)
 	if to >= 0 {
-		n = min(n, int(to-t.taken))
+		n = max(0, min(n, int(to-t.start)))
 	}
 	b := t.buf[:n:n]
 	t.buf = t.buf[n:]
-	t.taken += int64(n)
+	t.start += int64(n)
 	return b
+}
+
+// leaveOut removes the bytes between two offsets that have not been taken.
+func (t *tape) leaveOut(from, to int64) {
+	i, j := max(0, int(from-t.start)), min(len(t.buf), int(to-t.start))
+	if i < j {
+		t.buf = append(t.buf[:i:i], t.buf[j:]...)
+		t.start += int64(j - i)
+	}
+}
+
+// trim removes line ends from an offset on.
+func (t *tape) trim(from int64) {
+	i := max(0, int(from-t.start))
+	j := i
+	for j < len(t.buf) && (t.buf[j] == '\r' || t.buf[j] == '\n') {
+		j++
+	}
+	t.leaveOut(from, t.start+int64(j))
 }
 
 // A taping reader keeps what is read through it.

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 )
 
 // A Transport is an [http.RoundTripper] to put under any SDK that takes an
@@ -20,12 +21,16 @@ import (
 //     silent, or ends without saying that it is finished is an error of Read, so
 //     that SDKs which take a clean end for success no longer do.
 //   - A plain JSON answer is read whole and checked first.
-//   - Requests to other paths pass with clocks and retries, unread.
+//   - Anthropic's Messages are followed as far as it takes to know whether an
+//     answer is whole. Requests to other paths pass with clocks and retries,
+//     unread. What an SDK compresses for itself is not read either.
+//   - Pings are kept from the SDK: they have done their work.
 //
-// When the tries are used up, the last response comes as it was, with
-// X-Should-Retry: false, and a Go error only where there was no response. Turn
-// off the SDK's own retries (MaxRetries 0 or the like): there should be one
-// owner of them. A Transport that sees an SDK retry says so in an event.
+// When the tries are used up, the last response comes with X-Should-Retry:
+// false, and a Go error only where there was no response. An error inside a 200
+// comes as a response with the status that it stands for. Turn off the SDK's own
+// retries (MaxRetries 0 or the like): there should be one owner of them. A
+// Transport that sees an SDK retry says so in an event.
 //
 // Each base URL and key has a breaker, a pacer, a budget and a memory of its
 // own. A Transport is safe for concurrent use. Close it to end what is under
@@ -34,9 +39,46 @@ type Transport struct {
 	cfg  Config
 	seed maphash.Seed
 
-	mu     sync.Mutex
-	behind map[target]*Client
-	closed bool
+	mu      sync.Mutex
+	behind  map[target]*Client
+	givenUp map[uint64]givenUp // by the request's content
+	closed  bool
+}
+
+// givenUp is how a call ended without a response. An SDK that takes that for a
+// passing fault, and says so in its header, is told the same again at once: it
+// would wait as long as before, as many times as it retries.
+type givenUp struct {
+	err error
+	at  time.Time
+}
+
+const (
+	rememberFor   = 5 * time.Minute
+	maxRemembered = 1024
+)
+
+// remember notes how a call ended.
+func (t *Transport) remember(key uint64, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	for k, g := range t.givenUp {
+		if now.Sub(g.at) > rememberFor || len(t.givenUp) >= maxRemembered {
+			delete(t.givenUp, k)
+		}
+	}
+	t.givenUp[key] = givenUp{err, now}
+}
+
+// recall returns how the same call ended a short while ago, or nil.
+func (t *Transport) recall(key uint64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if g, there := t.givenUp[key]; there && time.Since(g.at) <= rememberFor {
+		return g.err
+	}
+	return nil
 }
 
 // A target is what shares guards: an endpoint, and a key by its hash.
@@ -58,7 +100,7 @@ func NewTransport(cfg Config) (*Transport, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, fmt.Errorf("llmclient: %w", err)
 	}
-	t := &Transport{cfg: cfg, seed: maphash.MakeSeed(), behind: make(map[target]*Client)}
+	t := &Transport{cfg: cfg, seed: maphash.MakeSeed(), behind: make(map[target]*Client), givenUp: make(map[uint64]givenUp)}
 	// What else is wrong is found now and not at the first request.
 	c, err := newClient(cfg, &url.URL{Scheme: "http", Host: "localhost"}, "")
 	if err != nil {
@@ -169,14 +211,22 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	cl := newCall(c, req.Context())
 	cl.pass(p, body)
-	if err := c.register(cl); err != nil {
-		closeBody(req)
-		return nil, err
+	var key uint64
+	if !p.once {
+		key = maphash.Bytes(t.seed, append([]byte(p.method+" "+p.url.String()+"\n"), body...))
 	}
 	if n := req.Header.Get("X-Stainless-Retry-Count"); n != "" && n != "0" {
 		ev := cl.event(EventRetriedAbove)
 		ev.Text = "the SDK above retries by itself; set its retries to 0, so that one owner decides"
 		c.notify(ev)
+		if err := t.recall(key); err != nil {
+			cl.cancel(nil)
+			return nil, err
+		}
+	}
+	if err := c.register(cl); err != nil {
+		closeBody(req)
+		return nil, err
 	}
 	var a *attempt
 	defer func() {
@@ -189,6 +239,9 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if p.once {
 		closeBody(req) // it may not have come to sending it
+	}
+	if e := (*Error)(nil); errors.As(err, &e) && e.Kind == ErrTimeout && cl.last == nil {
+		t.remember(key, err)
 	}
 	if cl.last != nil && req.Context().Err() == nil && !errors.Is(err, ErrClosed) {
 		return cl.last.response(req, err), nil

@@ -1,0 +1,119 @@
+package llmclient
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/neverhang/neverhang/chat"
+	"github.com/neverhang/neverhang/internal/sse"
+)
+
+// messagesPath is where Anthropic's Messages are asked for.
+const messagesPath = "/messages"
+
+// messages follows an answer in Anthropic's form as far as it takes to know
+// whether it is whole. Its bytes are for the SDK above.
+type messages struct {
+	begun   bool
+	output  bool
+	tool    bool // it calls a tool
+	stop    string
+	stopped bool // message_stop has come
+}
+
+// messagesEvent is what matters of an event, or of a plain answer.
+type messagesEvent struct {
+	Type  string
+	Delta struct {
+		StopReason string `json:"stop_reason"`
+	}
+	Block struct {
+		Type string
+	} `json:"content_block"`
+	StopReason string `json:"stop_reason"`
+	Content    []struct {
+		Type string
+	}
+}
+
+// event takes an event of a stream.
+func (m *messages) event(n *answer, ev sse.Event) (*chat.Chunk, error) {
+	var e messagesEvent
+	if err := json.Unmarshal(ev.Data, &e); err != nil {
+		return nil, &badAnswer{kind: ErrMalformed, text: "a piece of the answer cannot be read: " + err.Error(), err: plainError(err)}
+	}
+	if e.Type == "" {
+		e.Type = ev.Type
+	}
+	switch e.Type {
+	case "ping":
+		n.a.watch.tell((*meter).ping)
+		return nil, nil
+	case "message_start":
+		m.begun = true
+	case "content_block_start":
+		m.tool = m.tool || e.Block.Type == "tool_use"
+	case "content_block_delta":
+		m.output = true
+		return passedOn, nil
+	case "message_delta":
+		if e.Delta.StopReason != "" {
+			m.stop = e.Delta.StopReason
+			n.a.watch.tell((*meter).finish)
+		}
+		if err := m.cut(); err != nil {
+			return nil, err
+		}
+	case "message_stop":
+		m.stopped = true
+		n.done = true
+		n.a.watch.tell((*meter).over)
+		n.drain()
+		return nil, io.EOF
+	}
+	return nil, nil
+}
+
+// plain takes an answer that is one value.
+func (m *messages) plain(text []byte) error {
+	var e messagesEvent
+	if err := json.Unmarshal(text, &e); err != nil {
+		return &badAnswer{kind: ErrMalformed, text: "the answer cannot be read: " + err.Error(), err: plainError(err)}
+	}
+	if said := chat.ParseError(text); e.Type == "error" && said != nil {
+		return &insideError{said}
+	}
+	m.stopped, m.stop = true, e.StopReason
+	for _, c := range e.Content {
+		m.output = true
+		m.tool = m.tool || c.Type == "tool_use"
+	}
+	return m.cut()
+}
+
+// cut reports tool calls that a limit has cut.
+func (m *messages) cut() error {
+	if m.tool && chat.FinishReason(m.stop).Limited() {
+		return &badAnswer{kind: ErrTruncated, text: fmt.Sprintf("the answer was cut inside its tool calls (stop reason %q); raise max_tokens", m.stop)}
+	}
+	return nil
+}
+
+// whole reports why the answer is none, or io.EOF.
+func (m *messages) whole() error {
+	switch {
+	case m.stopped, m.stop != "":
+		return io.EOF
+	case !m.begun && !m.output:
+		return &badAnswer{kind: ErrEmpty, text: "the answer was empty: it did not even begin"}
+	}
+	return &badAnswer{kind: ErrIncomplete, text: "the answer broke off: the stream ended without message_stop"}
+}
+
+// isMessages reports whether a request is for Messages.
+func isMessages(method, path string) bool {
+	return method == http.MethodPost && strings.HasSuffix(path, messagesPath)
+}
