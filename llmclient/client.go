@@ -75,6 +75,9 @@ func newClient(cfg Config, url *url.URL, name string) (c *Client, err error) {
 	if c.tel, err = newTelemetry(&c.cfg, url); err != nil {
 		return nil, fmt.Errorf("llmclient: metrics: %w", err)
 	}
+	if c.ep.secrets.keyed && url.Scheme == "http" && !loopback(url.Hostname()) {
+		c.notify(Event{Kind: EventInsecure, Text: "the key goes over plain http to " + url.Host + ", where anybody on the way can read it; use https"})
+	}
 	return c, nil
 }
 

@@ -31,6 +31,9 @@ const (
 	EventDead EventKind = "dead"
 	// EventRetriedAbove: an SDK above a [Transport] retries by itself.
 	EventRetriedAbove EventKind = "retried_above"
+	// EventInsecure: the key goes in the clear, over plain http to another
+	// machine. Told once, when the client is made.
+	EventInsecure EventKind = "insecure"
 	// EventBreaker: the circuit breaker changed its state.
 	EventBreaker EventKind = "breaker"
 	// EventDone: a call has ended; Err is nil if it succeeded.
@@ -81,7 +84,7 @@ func (c *Client) notify(e Event) {
 func logEvent(log *slog.Logger, e Event) {
 	level := slog.LevelDebug
 	switch e.Kind {
-	case EventSuspect, EventFailed, EventRetry, EventAdapted, EventCoolDown, EventDead, EventRetriedAbove, EventBreaker:
+	case EventSuspect, EventFailed, EventRetry, EventAdapted, EventCoolDown, EventDead, EventRetriedAbove, EventInsecure, EventBreaker:
 		level = slog.LevelWarn
 	case EventDone:
 		if e.Err != nil {

@@ -176,3 +176,23 @@ func TestKeysAreNowhere(t *testing.T) {
 		assert.Equal(t, extra, r.Header.Get("X-Api-Key"))
 	})
 }
+
+func TestAKeyInTheClearIsToldOnce(t *testing.T) {
+	for base, want := range map[string]int{
+		"http://model.test/v1": 1, "http://10.0.0.7:8000/v1": 1, "https://model.test/v1": 0,
+		"http://localhost:8000/v1": 0, "http://127.0.0.1:8000/v1": 0, "http://[::1]:8000/v1": 0, "http://[::ffff:127.0.0.1]/v1": 0,
+	} {
+		for key, keyed := range map[string]int{"sk-secret": 1, "": 0} {
+			told := 0
+			c, err := llmclient.New(llmclient.Config{BaseURL: base, APIKey: key, OnEvent: func(e llmclient.Event) {
+				if e.Kind == llmclient.EventInsecure {
+					told++
+					assert.NotContains(t, e.Text, "sk-secret")
+				}
+			}})
+			require.NoError(t, err)
+			assert.Equal(t, want*keyed, told, base)
+			require.NoError(t, c.Close())
+		}
+	}
+}
