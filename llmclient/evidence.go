@@ -31,36 +31,6 @@ const (
 	hopeUnknown = 3 * time.Minute
 )
 
-// An Adviser knows more about an endpoint than its answers show, for example
-// from its metrics. It is asked while calls wait for output, now and then and
-// one question at a time, and should answer before ctx ends, within 5 s.
-type Adviser interface {
-	Advise(ctx context.Context, waiting []InFlight) Advice
-}
-
-// An Advice is what an [Adviser] thinks of the waiting calls.
-type Advice struct {
-	// State is nothing, busy or idle.
-	State AdviceState
-	// Why is the reason, for people. It ends up in errors and events.
-	Why string
-}
-
-// An AdviceState says what a server does about the calls that wait for it.
-type AdviceState uint8
-
-const (
-	// AdviceNone: it cannot be told.
-	AdviceNone AdviceState = iota
-	// AdviceBusy: the server is at work and advancing. Limits that are not set
-	// are held back, to three times their length at most, and Call stands
-	// still.
-	AdviceBusy
-	// AdviceIdle: the server works on nothing while we wait. The attempts are
-	// cut, once for each call.
-	AdviceIdle
-)
-
 // evidence is what is known about an endpoint beside its answers: whether it
 // answers probes, when it last sent a byte, and how fast its calls have been.
 // The question is asked by one goroutine, which lives as long as somebody has
@@ -251,52 +221,6 @@ func (e *evidence) probed(ctx context.Context) bool {
 	return true
 }
 
-// consult asks the adviser, if there is one.
-func (e *evidence) consult(ctx context.Context, waiting []waiter) {
-	if e.client.cfg.Adviser == nil || len(waiting) == 0 {
-		return
-	}
-	advice, ok := e.advise(ctx, waiting)
-	if !ok {
-		return
-	}
-	for _, w := range waiting {
-		switch advice.State {
-		case AdviceIdle:
-			w.cut("the server works on nothing: " + advice.Why)
-		case AdviceBusy:
-			w.a.watch.tell((*meter).hold)
-		}
-	}
-}
-
-// advise waits for the adviser's answer, for as long as a probe may take. One
-// that does not come back is not asked again until it does.
-func (e *evidence) advise(ctx context.Context, waiting []waiter) (Advice, bool) {
-	ctx, cancel := context.WithTimeout(ctx, probeLimit)
-	defer cancel()
-	if e.advice == nil {
-		list := make([]InFlight, len(waiting))
-		for i, w := range waiting {
-			list[i] = w.a.call.look()
-		}
-		answer := make(chan Advice, 1)
-		go func() {
-			// A panic is no advice.
-			advice, _ := contain(func() (Advice, error) { return e.client.cfg.Adviser.Advise(ctx, list), nil })
-			answer <- advice
-		}()
-		e.advice = answer
-	}
-	select {
-	case advice := <-e.advice:
-		e.advice = nil
-		return advice, true
-	case <-ctx.Done():
-		return Advice{}, false
-	}
-}
-
 // cutOrphans cuts the attempts that the endpoint has forgotten.
 func (e *evidence) cutOrphans(waiting []waiter) {
 	for _, w := range waiting {
@@ -306,50 +230,6 @@ func (e *evidence) cutOrphans(waiting []waiter) {
 		if n, slowest, yes := e.pace.overtaken(w.a.call.kind(), w.a.started, w.waited); yes {
 			w.cutAs(true, fmt.Sprintf("%d like calls that started later have had their answers, the slowest after %v", n, round(slowest)))
 		}
-	}
-}
-
-// A waiter is an attempt that has waited for output for long.
-type waiter struct {
-	a      *attempt
-	m      meter
-	clock  int
-	waited time.Duration
-}
-
-// waiting lists the attempts that have waited for askAfter, and which evidence
-// may cut.
-func (c *Client) waiting(now time.Time) []waiter {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var list []waiter
-	for cl := range c.calls {
-		cl.mu.Lock()
-		a := cl.current
-		cl.mu.Unlock()
-		if a == nil {
-			continue
-		}
-		m, out := a.watch.look()
-		if i := m.asks(now); i >= 0 && out == nil {
-			list = append(list, waiter{a: a, m: m, clock: i, waited: now.Sub(m.clocks[i].since)})
-		}
-	}
-	return list
-}
-
-// cut ends the attempt for a reason. A call is cut in this way once: the next
-// attempt runs to its limit.
-func (w waiter) cut(why string) { w.cutAs(false, why) }
-
-func (w waiter) cutAs(orphan bool, why string) {
-	cl := w.a.call
-	cl.mu.Lock()
-	again := cl.cut
-	cl.cut = true
-	cl.mu.Unlock()
-	if !again {
-		w.a.watch.cut(expiry{clock: clockNames[w.clock], bound: w.waited, phase: w.m.phase, evidence: why, orphan: orphan})
 	}
 }
 

@@ -232,3 +232,19 @@ func TestAWholeMessageAtTheEndIsNotShownTwice(t *testing.T) {
 		assert.Equal(t, "one two", resp.Message.Content)
 	})
 }
+
+func TestTheFirstOutputIsNotLostBehindMuchThatIsNone(t *testing.T) {
+	inWorld(t, script(fake.Reply(fake.Repeat(1000, time.Millisecond, fake.Role()), fake.Answer("one two"))), nil, func(t *testing.T, w *world) {
+		text, err := read(w.client.Stream(t.Context(), hello()))
+		require.NoError(t, err)
+		assert.Equal(t, "one two", text)
+	})
+}
+
+func TestAnAnswerWithAnotherStatusThatSaysYes(t *testing.T) {
+	inWorld(t, script(fake.Reply(fake.Code(201), fake.Answer("ok"))), nil, func(t *testing.T, w *world) {
+		resp, err := w.client.Chat(t.Context(), hello())
+		require.NoError(t, err)
+		assert.Equal(t, "ok", resp.Message.Content)
+	})
+}

@@ -1,0 +1,81 @@
+package llmclient
+
+import (
+	"context"
+)
+
+// An Adviser knows more about an endpoint than its answers show, for example
+// from its metrics. It is asked while calls wait for output, now and then and
+// one question at a time, and should answer before ctx ends, within 5 s.
+type Adviser interface {
+	Advise(ctx context.Context, waiting []InFlight) Advice
+}
+
+// An Advice is what an [Adviser] thinks of the waiting calls.
+type Advice struct {
+	// State is nothing, busy or idle.
+	State AdviceState
+	// Why is the reason, for people. It ends up in errors and events.
+	Why string
+}
+
+// An AdviceState says what a server does about the calls that wait for it.
+type AdviceState uint8
+
+const (
+	// AdviceNone: it cannot be told.
+	AdviceNone AdviceState = iota
+	// AdviceBusy: the server is at work and advancing. Limits that are not set
+	// are held back, to three times their length at most, and Call stands
+	// still.
+	AdviceBusy
+	// AdviceIdle: the server works on nothing while we wait. The attempts are
+	// cut, once for each call.
+	AdviceIdle
+)
+
+// consult asks the adviser, if there is one.
+func (e *evidence) consult(ctx context.Context, waiting []waiter) {
+	if e.client.cfg.Adviser == nil || len(waiting) == 0 {
+		return
+	}
+	advice, ok := e.advise(ctx, waiting)
+	if !ok {
+		return
+	}
+	for _, w := range waiting {
+		switch advice.State {
+		case AdviceIdle:
+			w.cut("the server works on nothing: " + advice.Why)
+		case AdviceBusy:
+			w.a.watch.tell((*meter).hold)
+		}
+	}
+}
+
+// advise waits for the adviser's answer, for as long as a probe may take. One
+// that does not come back is not asked again until it does.
+func (e *evidence) advise(ctx context.Context, waiting []waiter) (Advice, bool) {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	if e.advice == nil {
+		list := make([]InFlight, len(waiting))
+		for i, w := range waiting {
+			list[i] = w.a.call.look()
+		}
+		answer := make(chan Advice, 1)
+		go func() {
+			// A panic is no advice.
+			advice, _ := contain(func() (Advice, error) { return e.client.cfg.Adviser.Advise(ctx, list), nil })
+			answer <- advice
+		}()
+		e.advice = answer
+	}
+	select {
+	case advice := <-e.advice:
+		e.advice = nil
+		return advice, true
+	case <-ctx.Done():
+		return Advice{}, false
+	}
+}

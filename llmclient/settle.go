@@ -1,0 +1,207 @@
+package llmclient
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/neverhang/neverhang/breaker"
+	"github.com/neverhang/neverhang/chat"
+)
+
+// fail rules on a failed attempt and settles it.
+func (a *attempt) fail(err error) (*Error, ruling) {
+	cl := a.call
+	m, out := a.watch.look()
+	if cl.ctx.Err() != nil {
+		e := cl.ended()
+		v := breaker.Ignored
+		switch {
+		case e.Kind == ErrDeadline && m.suspect >= 0:
+			// Deadlines that callers set are how many a stall is noticed.
+			v = breaker.Failure
+		case m.outputs > 0 && m.suspect < 0:
+			v = breaker.Success // the caller left an endpoint that works
+		}
+		if p := a.partial(m); p != nil {
+			e.Partial = p
+		}
+		if a.out.status >= 400 {
+			e.Status = a.out.status
+			e.causes = append(e.causes, classify(a.out, time.Now()).kind)
+		}
+		a.settle(e, v)
+		return e, ruling{kind: e.Kind}
+	}
+	e := &Error{Phase: m.phase, Endpoint: cl.client.ep.name, Model: cl.model, Status: a.out.status, Partial: a.partial(m)}
+	var r ruling
+	var bad *badAnswer
+	if out != nil && !(out.clock == ClockEnd && (a.out.server != nil || errors.As(err, &bad))) {
+		r = ruling{kind: ErrTimeout, retry: true, fault: theirs}
+		if out.orphan || out.clock == ClockCall && m.suspect < 0 {
+			r.fault = nobodys // others are served, or the bound was ours and nothing looked wrong
+		}
+		e.Clock, e.Bound, e.Phase, e.Evidence = out.clock, out.bound, out.phase, out.evidence
+		if out.clock == ClockCall {
+			e.Bound = cl.client.cfg.Clocks.bounds(cl.load)[iCall].limit
+		}
+	} else {
+		var in *insideError
+		a.out.err = bare(err)
+		switch {
+		case errors.As(err, &in):
+			a.out.server, a.out.inside = in.said, true
+		case err == errStatus:
+			a.out.err = nil
+		}
+		r = classify(a.out, time.Now())
+		if a.out.err == nil && cl.passed == nil {
+			a.adapt(&r)
+			a.redirect(&r)
+		}
+		if a.out.err != nil && !a.out.inside {
+			e.causes = append(e.causes, a.out.err)
+		}
+		if r.kind == ErrIncomplete && !errors.Is(a.out.err, io.ErrUnexpectedEOF) {
+			e.causes = append(e.causes, io.ErrUnexpectedEOF) // what others call it
+		}
+	}
+	if cl.passed != nil {
+		cl.last = a.keep()
+	}
+	e.Kind, e.retryable, e.retryAfter = r.kind, r.retry, r.after
+	a.describe(e, m)
+	if r.throttle && (r.hasAfter || r.kind == ErrThrottled) {
+		a.coolDown(e, r)
+	}
+	v := breaker.Ignored
+	switch r.fault {
+	case theirs:
+		v = breaker.Failure
+	case ours:
+		v = breaker.Success // it answers
+	}
+	a.settle(e, v)
+	if e.Clock != "" && a.reused.Load() && m.bytes == 0 {
+		// The connection may have been dead, and others with it. They are given
+		// up before the next request: only then is this one off it.
+		cl.client.ep.doubt.Store(true)
+	}
+	return e, r
+}
+
+// adapt sees whether the endpoint refused the dialect rather than the request.
+// Then it is asked again in another, which is remembered if that helps.
+func (a *attempt) adapt(r *ruling) {
+	d, text := adapted(a.speaks, a.out.status, a.out.server)
+	if text == "" {
+		return
+	}
+	a.call.speaks = d
+	*r = ruling{kind: r.kind, adapted: true}
+	if a.call.client.ep.news(d) {
+		ev := a.call.event(EventAdapted)
+		ev.Text = text
+		a.call.client.notify(ev)
+	}
+}
+
+// maxHops bounds the redirects that a call follows.
+const maxHops = 5
+
+// redirect follows one that repeats the request (307 and 308) at the same host.
+// To another neither key nor prompt goes.
+func (a *attempt) redirect(r *ruling) {
+	if s := a.out.status; s != http.StatusTemporaryRedirect && s != http.StatusPermanentRedirect {
+		return
+	}
+	to, err := a.head.Location()
+	from := a.head.Request.URL
+	if err != nil || to.Host != from.Host || to.Scheme != from.Scheme || a.call.hops >= maxHops {
+		return
+	}
+	a.call.moved = to
+	a.call.hops++
+	*r = ruling{kind: r.kind, adapted: true}
+}
+
+// maxPause bounds the pause that all calls to an endpoint make because one was
+// told to wait. Servers name times that are not meant, and come back sooner
+// than they say: after so long one call may ask again. The caller who was told
+// gets the whole time.
+const maxPause = 2 * time.Minute
+
+// coolDown makes all calls to the endpoint wait, since it told one to.
+func (a *attempt) coolDown(e *Error, r ruling) {
+	d := r.after
+	if !r.hasAfter {
+		d = a.call.client.cfg.Retry.Backoff
+	}
+	if d = min(d, maxPause); d <= 0 {
+		return
+	}
+	a.call.client.ep.pacer.CoolDown(d)
+	ev := a.call.event(EventCoolDown)
+	ev.Wait, ev.Err = d, e
+	a.call.client.notify(ev)
+}
+
+// partial returns what has come of the answer, or nil.
+func (a *attempt) partial(m meter) *chat.Response {
+	if m.outputs == 0 && !a.answer.finished {
+		return nil
+	}
+	return a.asm.Response()
+}
+
+// settle ends the attempt, once: the connection, the clocks, the pass, the
+// permit, the record.
+func (a *attempt) settle(e *Error, v breaker.Verdict) {
+	if !a.settled.CompareAndSwap(false, true) {
+		return
+	}
+	cl := a.call
+	m := a.watch.stop()
+	now := time.Now()
+	a.cancel(nil)
+	if a.body != nil {
+		_ = a.body.Close()
+	}
+	if a.answer.events != nil {
+		a.answer.events.Close()
+	}
+	a.pass.Done(v)
+	a.permit.Release()
+
+	rec := Attempt{
+		Started: a.started, Duration: now.Sub(a.started), Phase: m.phase,
+		Status: a.out.status, Bytes: m.bytes,
+	}
+	if e != nil {
+		rec.Kind, rec.Clock, rec.Text, rec.Phase = e.Kind, e.Clock, bounded(e.text, 200), e.Phase
+	}
+	cl.mu.Lock()
+	cl.attempts = append(cl.attempts, rec)
+	if cl.current == a {
+		cl.current, cl.phase, cl.since = nil, rec.Phase, now
+	}
+	cl.mu.Unlock()
+	cl.spent += m.spent(now)
+	if e == nil {
+		cl.client.ep.succeeded(a.speaks)
+	}
+	if !m.firstOutput.IsZero() {
+		a.first = max(1, m.firstOutput.Sub(a.started))
+	}
+	if e == nil && a.first > 0 {
+		cl.client.ep.budget.give(now, max(gainOfSuccess, cl.retry.paid))
+		cl.client.ep.evidence.pace.add(cl.kind(), a.started, a.first, m.longestGap)
+	}
+	cl.client.tel.endAttempt(a, e)
+	if e != nil {
+		ev := cl.event(EventFailed)
+		ev.Phase, ev.Clock, ev.After, ev.Err = e.Phase, e.Clock, rec.Duration, e
+		cl.client.notify(ev)
+	}
+}

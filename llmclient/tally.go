@@ -1,0 +1,37 @@
+package llmclient
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"time"
+)
+
+// A tally reads the answer's body, counts it, and bounds it.
+type tally struct {
+	a     *attempt
+	n     int64
+	limit int64
+}
+
+var errAnswerTooLarge = errors.New("the answer is too large")
+
+func (t *tally) Read(p []byte) (int, error) {
+	n, err := t.a.body.Read(p)
+	if n > 0 {
+		t.n += int64(n)
+		t.a.watch.tell(func(m *meter, now time.Time) { m.read(n, now) })
+		t.a.call.client.ep.evidence.saw(time.Now())
+		if t.n > t.limit {
+			return 0, errAnswerTooLarge
+		}
+	}
+	return n, err
+}
+
+// snippet returns the beginning of a body that is no answer, for a message.
+// What is secret is taken out before it is cut: half a key is a secret too.
+func (a *attempt) snippet(body []byte) string {
+	text := strings.ToValidUTF8(string(bytes.TrimSpace(body[:min(len(body), 4<<10)])), "?")
+	return bounded(a.call.client.ep.secrets.redact(text), 160)
+}

@@ -1,0 +1,49 @@
+package llmclient
+
+import (
+	"time"
+)
+
+// A waiter is an attempt that has waited for output for long.
+type waiter struct {
+	a      *attempt
+	m      meter
+	clock  int
+	waited time.Duration
+}
+
+// waiting lists the attempts that have waited for askAfter, and which evidence
+// may cut.
+func (c *Client) waiting(now time.Time) []waiter {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []waiter
+	for cl := range c.calls {
+		cl.mu.Lock()
+		a := cl.current
+		cl.mu.Unlock()
+		if a == nil {
+			continue
+		}
+		m, out := a.watch.look()
+		if i := m.asks(now); i >= 0 && out == nil {
+			list = append(list, waiter{a: a, m: m, clock: i, waited: now.Sub(m.clocks[i].since)})
+		}
+	}
+	return list
+}
+
+// cut ends the attempt for a reason. A call is cut in this way once: the next
+// attempt runs to its limit.
+func (w waiter) cut(why string) { w.cutAs(false, why) }
+
+func (w waiter) cutAs(orphan bool, why string) {
+	cl := w.a.call
+	cl.mu.Lock()
+	again := cl.cut
+	cl.cut = true
+	cl.mu.Unlock()
+	if !again {
+		w.a.watch.cut(expiry{clock: clockNames[w.clock], bound: w.waited, phase: w.m.phase, evidence: why, orphan: orphan})
+	}
+}

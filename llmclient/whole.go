@@ -1,0 +1,71 @@
+package llmclient
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/neverhang/neverhang/breaker"
+	"github.com/neverhang/neverhang/chat"
+)
+
+// whole checks that what has ended is an answer. It returns io.EOF if so.
+func (a *attempt) whole() error {
+	a.resp = a.asm.Response()
+	r, end := a.resp, a.resp.FinishReason
+	said := !r.Empty() || r.Message.Reasoning != ""
+	switch {
+	case end.Failed():
+		return &badAnswer{kind: ErrAborted, text: fmt.Sprintf("the server gave up on the answer (finish reason %q)", bounded(string(end), 60))}
+	case len(r.Message.ToolCalls) > 0 && cutCalls(r):
+		return &badAnswer{kind: ErrTruncated, text: fmt.Sprintf("the answer was cut inside its tool calls (finish reason %q); if a token limit did it, raise MaxTokens", bounded(string(end), 60))}
+	case end != "":
+		return io.EOF
+	case !said && a.answer.odd != nil:
+		return &insideError{a.answer.odd}
+	case !said && a.answer.noise != "":
+		return &badAnswer{kind: ErrMalformed, text: "what came is no answer: " + a.kindOfBody() + a.answer.noise}
+	case !said:
+		return &badAnswer{kind: ErrEmpty, text: "the answer was empty: " + a.kindOfBody() + "no finish reason and no output"}
+	case a.answer.json:
+		return io.EOF // the JSON is whole, and some servers leave the reason out
+	case a.answer.done && !a.call.client.ep.speaks().ends:
+		return io.EOF // an endpoint that has never sent a reason, and said [DONE]
+	case a.answer.done:
+		return &badAnswer{kind: ErrIncomplete, text: "the answer ended without a finish reason, which this endpoint otherwise sends"}
+	}
+	return &badAnswer{kind: ErrIncomplete, text: "the answer broke off: the stream ended without a finish reason"}
+}
+
+// cutCalls reports whether the tool calls of an answer are not what the model
+// meant to write: a limit or a filter ended it, or arguments do not end though
+// the reason does not say that they should.
+func cutCalls(r *chat.Response) bool {
+	end := r.FinishReason
+	switch {
+	case end.Limited(), end.Filtered():
+		return true
+	case end == chat.FinishStop, end == chat.FinishToolCalls, end == chat.FinishFunctionCall, end == "":
+		return false // broken arguments are the model's, and the agent's to answer
+	}
+	return slices.ContainsFunc(r.Message.ToolCalls, func(c chat.ToolCall) bool { return c.Cut() })
+}
+
+// leave settles an attempt that nobody reads on, if the model had finished: who
+// leaves then has missed the usage at most. Otherwise it reports false.
+func (a *attempt) leave() bool {
+	if !a.answer.finished || a.whole() != io.EOF {
+		return false
+	}
+	a.settle(nil, breaker.Success)
+	return true
+}
+
+// kindOfBody describes the answer's body for messages.
+func (a *attempt) kindOfBody() string {
+	kind := a.out.header.Get("Content-Type")
+	if kind == "" {
+		kind = "no content type"
+	}
+	return fmt.Sprintf("status %d, %s: ", a.out.status, bounded(kind, 60))
+}
