@@ -63,7 +63,7 @@ func (e *encoded) payload(req *chat.Request, stream, includeUsage bool) (payload
 		json []byte
 	}
 	var places []place
-	frame, err := req.AppendJSONFunc(make([]byte, 0, 1<<10), stream, includeUsage, func(dst []byte, m *chat.Message) ([]byte, error) {
+	frame, err := req.AppendJSONFunc(make([]byte, 0, 512), stream, includeUsage, func(dst []byte, m *chat.Message) ([]byte, error) {
 		if !keepable(m) {
 			return m.AppendJSON(dst)
 		}

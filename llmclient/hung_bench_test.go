@@ -1,0 +1,114 @@
+package llmclient_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/neverhang/neverhang/chat"
+	"github.com/neverhang/neverhang/llmclient"
+)
+
+// A deafConn takes everything and never says a word.
+type deafConn struct {
+	closed chan struct{}
+	once   sync.Once
+	wrote  func()
+}
+
+func (c *deafConn) Read([]byte) (int, error)         { <-c.closed; return 0, net.ErrClosed }
+func (c *deafConn) Write(p []byte) (int, error)      { c.wrote(); return len(p), nil }
+func (c *deafConn) Close() error                     { c.once.Do(func() { close(c.closed) }); return nil }
+func (c *deafConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (c *deafConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (c *deafConn) SetDeadline(time.Time) error      { return nil }
+func (c *deafConn) SetReadDeadline(time.Time) error  { return nil }
+func (c *deafConn) SetWriteDeadline(time.Time) error { return nil }
+
+// BenchmarkHung lets 10,000 calls hang over net/http's own transport, and tells
+// what each holds while it does and how long it takes until all have returned
+// when they are cancelled at once.
+func BenchmarkHung(b *testing.B) {
+	const calls = 10_000
+	prompt := strings.Repeat("x", 2000)
+	run := func(b *testing.B, call func(ctx context.Context, hc *http.Client)) {
+		var memory, goroutines, unwind float64
+		n := 0
+		for b.Loop() {
+			var wrote atomic.Int64
+			tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+				var once sync.Once
+				return &deafConn{closed: make(chan struct{}), wrote: func() { once.Do(func() { wrote.Add(1) }) }}, nil
+			}}
+			hc := &http.Client{Transport: tr}
+			before, g := inUse(), runtime.NumGoroutine()
+			ctx, cancel := context.WithCancel(context.Background())
+			var wg sync.WaitGroup
+			for range calls {
+				wg.Go(func() { call(ctx, hc) })
+			}
+			for wrote.Load() < calls {
+				time.Sleep(time.Millisecond)
+			}
+			memory += float64(inUse()-before) / calls
+			goroutines += float64(runtime.NumGoroutine()-g) / calls
+			start := time.Now()
+			cancel()
+			wg.Wait()
+			unwind += float64(time.Since(start).Milliseconds())
+			n++
+			tr.CloseIdleConnections()
+		}
+		b.ReportMetric(memory/float64(n), "B/call")
+		b.ReportMetric(goroutines/float64(n), "goroutines/call")
+		b.ReportMetric(unwind/float64(n), "ms-to-unwind")
+	}
+	b.Run("nethttp", func(b *testing.B) {
+		run(b, func(ctx context.Context, hc *http.Client) {
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://deaf.test/chat/completions", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"`+prompt+`"}]}`))
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			if resp, err := hc.Do(req); err == nil {
+				_, _ = io.Copy(io.Discard, resp.Body)
+				b.Error("an answer")
+			}
+		})
+	})
+	b.Run("neverhang", func(b *testing.B) {
+		var mu sync.Mutex
+		clients := map[*http.Client]*llmclient.Client{}
+		run(b, func(ctx context.Context, hc *http.Client) {
+			mu.Lock()
+			c := clients[hc]
+			if c == nil {
+				var err error
+				if c, err = llmclient.New(llmclient.Config{BaseURL: "http://deaf.test", Model: "m", HTTPClient: hc}); err != nil {
+					b.Error(err)
+				}
+				clients[hc] = c
+			}
+			mu.Unlock()
+			if _, err := c.Chat(ctx, &chat.Request{Messages: []chat.Message{chat.User(prompt)}}); err == nil {
+				b.Error("an answer")
+			}
+		})
+	})
+}
+
+// inUse returns the memory in use, stacks included.
+func inUse() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapInuse + m.StackInuse
+}
