@@ -30,9 +30,9 @@ type OpenError struct {
 
 func (e *OpenError) Error() string {
 	if e.State == HalfOpen {
-		return fmt.Sprintf("%s: half-open for %v, all trials are out, the next is overdue in %v", title(e.Name), e.Open, e.Within)
+		return fmt.Sprintf("%s: half-open for %v, all trials are out, the next is overdue in %v", title(e.Name), readable(e.Open), readable(e.Within))
 	}
-	return fmt.Sprintf("%s: open for %v, next trial in %v", title(e.Name), e.Open, e.Within)
+	return fmt.Sprintf("%s: open for %v, next trial in %v", title(e.Name), readable(e.Open), readable(e.Within))
 }
 
 // Is makes the error match [ErrOpen].
@@ -48,7 +48,7 @@ type WaitError struct {
 }
 
 func (e *WaitError) Error() string {
-	return fmt.Sprintf("%s: open, next trial in %v, but the context ends in %v", title(e.Name), e.Wait, e.Left)
+	return fmt.Sprintf("%s: open, next trial in %v, but the context ends in %v", title(e.Name), readable(e.Wait), readable(e.Left))
 }
 
 // Is makes the error match [ErrOpen] and [context.DeadlineExceeded].
@@ -80,4 +80,18 @@ func title(name string) string {
 		return "breaker"
 	}
 	return fmt.Sprintf("breaker: %s", name)
+}
+
+// readable rounds a duration to three digits or so: texts that differ in
+// nanoseconds look like different errors.
+func readable(d time.Duration) time.Duration {
+	switch {
+	case d >= time.Minute:
+		return d.Round(time.Second)
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond)
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond)
+	}
+	return d
 }

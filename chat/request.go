@@ -55,6 +55,11 @@ type Request struct {
 	// which belong to the client, and n: one call has one answer.
 	Extra map[string]json.RawMessage
 
+	// OnOutput, if not nil, is called by a client for each piece of output that
+	// comes, in the goroutine that reads the answer, and should be quick. It tells
+	// whoever watches the caller that the model is at work. It is never sent.
+	OnOutput func()
+
 	// Caller names who asks (an agent, a job), for tables, events and fair
 	// queueing. It is never sent.
 	Caller string

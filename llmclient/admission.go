@@ -142,22 +142,38 @@ func (cl *call) exhausted(err error) *Error {
 	return e
 }
 
-// open returns the error of a call that the breaker keeps from being sent.
+// open returns the error of a call that the breaker keeps from being sent, with
+// why the breaker is open: a call without attempts of its own could not tell.
 func (cl *call) open(err error) *Error {
-	e := cl.error(ErrOpen, "the circuit breaker keeps the call back: "+err.Error())
-	e.retryable = true
-	var refused *breaker.OpenError
-	var late *breaker.WaitError
-	switch at, ok := cl.ctx.Deadline(); {
-	case errors.As(err, &refused):
-		e.retryAfter = refused.Within
-		e.causes = append(e.causes, err)
-	case errors.As(err, &late):
-		e.retryAfter = late.Wait
-		e.causes = append(e.causes, breaker.ErrOpen)
-		if ok && time.Until(at) <= late.Left {
-			e.causes = append(e.causes, context.DeadlineExceeded)
-		}
+	why := "the circuit breaker of " + cl.client.ep.name + " is open"
+	if last := cl.client.ep.breaker.Stats().Last.Why; last != "" {
+		why += " (" + last + ")"
 	}
+	var refused *breaker.OpenError
+	if errors.As(err, &refused) {
+		e := cl.error(ErrOpen, why+"; the next call may be let through in "+round(refused.Within).String())
+		e.retryable, e.retryAfter = true, refused.Within
+		e.causes = append(e.causes, err)
+		return e
+	}
+	// A wait that does not fit into what is left: of the call, or to the caller.
+	var late *breaker.WaitError
+	if !errors.As(err, &late) {
+		e := cl.error(ErrOpen, why+": "+err.Error())
+		e.retryable = true
+		e.causes = append(e.causes, breaker.ErrOpen)
+		return e
+	}
+	why += fmt.Sprintf("; the next call may be let through in %v, ", round(late.Wait))
+	var e *Error
+	if at, ok := cl.ctx.Deadline(); ok && time.Until(at) <= late.Left {
+		e = cl.error(ErrOpen, why+fmt.Sprintf("and the caller's deadline leaves %v", round(late.Left)))
+		e.causes = append(e.causes, context.DeadlineExceeded)
+	} else {
+		e = cl.error(ErrTimeout, why+fmt.Sprintf("and the call has %v left (clock Call)", round(late.Left)))
+		e.Clock, e.Bound = ClockCall, cl.client.cfg.Clocks.bounds(cl.load)[iCall].limit
+	}
+	e.retryable, e.retryAfter = true, late.Wait
+	e.causes = append(e.causes, breaker.ErrOpen)
 	return e
 }

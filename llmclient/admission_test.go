@@ -2,6 +2,7 @@ package llmclient_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -164,14 +165,14 @@ func TestCancelsDoNotCountAgainstTheEndpointAndDeadlinesOnStallsDo(t *testing.T)
 	})
 }
 
-// A trial shows that the model works when its first output comes, not only
-// when its answer is whole.
-func TestATrialCountsFromItsFirstOutput(t *testing.T) {
+// A trial shows that the model works when its output goes on, not only when its
+// answer is whole.
+func TestALongTrialLetsTheOthersIn(t *testing.T) {
 	inWorld(t, fake.Config{Script: func(r *fake.Request) fake.Step {
 		if r.Since < 2*time.Second {
 			return fake.Unavailable()
 		}
-		return fake.Reply(fake.Text("a"), fake.Pause(time.Minute), fake.End("stop"))
+		return fake.Reply(fake.Repeat(60, time.Second, fake.Text("a ")), fake.End("stop"))
 	}}, func(c *llmclient.Config) { c.Retry.Attempts = 10 }, func(t *testing.T, w *world) {
 		var wg sync.WaitGroup
 		for range 8 {
@@ -181,7 +182,51 @@ func TestATrialCountsFromItsFirstOutput(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		assert.Less(t, time.Since(w.start), 75*time.Second)
+		assert.Less(t, time.Since(w.start), 80*time.Second)
+	})
+}
+
+// Answers that all break off are an outage like any other.
+func TestAnOutageOfBrokenOffAnswers(t *testing.T) {
+	inWorld(t, fake.Config{Script: func(r *fake.Request) fake.Step {
+		if r.Since < 10*time.Minute {
+			return fake.Reply(fake.Text("x"), fake.Cut())
+		}
+		return fake.Answer("ok")
+	}}, nil, func(t *testing.T, w *world) {
+		var wg sync.WaitGroup
+		for range 45 {
+			wg.Go(func() {
+				_, err := w.client.Chat(t.Context(), hello())
+				assert.NoError(t, err)
+			})
+		}
+		wg.Wait()
+		assert.Less(t, len(w.srv.Requests()), 45+45+40)
+	})
+}
+
+func TestACallThatTheBreakerHeldToItsEndNamesItsClock(t *testing.T) {
+	inWorld(t, script(fake.Unavailable()), nil, func(t *testing.T, w *world) {
+		errs := make([]error, 45)
+		var wg sync.WaitGroup
+		for i := range errs {
+			wg.Go(func() { _, errs[i] = w.client.Chat(t.Context(), hello()) })
+		}
+		wg.Wait()
+		held := 0
+		for _, err := range errs {
+			require.NotErrorIs(t, err, context.DeadlineExceeded, "no caller set one")
+			if e, _ := errors.AsType[*llmclient.Error](err); e.Kind == llmclient.ErrTimeout {
+				held++
+				assert.Equal(t, llmclient.ClockCall, e.Clock)
+				assert.Equal(t, 20*time.Minute, e.Bound)
+				assert.ErrorIs(t, err, breaker.ErrOpen)
+				assert.ErrorContains(t, err, "clock Call")
+			}
+		}
+		assert.NotZero(t, held)
+		assert.LessOrEqual(t, time.Since(w.start), 20*time.Minute)
 	})
 }
 

@@ -211,15 +211,31 @@ func (a *attempt) next() (*chat.Chunk, error) {
 
 var errRunaway = errors.New("the model says the same over and over")
 
+// trialProof is how long the output of a trial must go on for the endpoint to
+// count as working. Its first output is not enough: an endpoint that breaks off
+// all its answers would be stormed.
+const trialProof = 5 * time.Second
+
+// trial tells the breaker how the trial gets on. Everybody else is waiting to
+// hear that the model works again, and the whole answer may take minutes.
+func (a *attempt) trial() {
+	if m, _ := a.watch.look(); m.lastOutput.Sub(m.firstOutput) >= trialProof {
+		a.pass.Done(breaker.Success)
+		return
+	}
+	a.pass.Progress()
+}
+
 // see tells the clocks, the breaker and the endpoint's memory of a chunk.
 func (a *attempt) see(ch *chat.Chunk) {
 	if ch.Output() {
 		a.answer.finished = false
 		a.watch.tell((*meter).output)
+		if req := a.call.req; req != nil && req.OnOutput != nil {
+			_, _ = contain(func() (any, error) { req.OnOutput(); return nil, nil })
+		}
 		if a.pass.Trial() {
-			// The model works again. Everybody else is waiting to hear that,
-			// and the answer may take minutes.
-			a.pass.Done(breaker.Success)
+			a.trial()
 		}
 	}
 	if ch.Reasoning != "" && !a.answer.reasoned {

@@ -58,7 +58,7 @@ const (
 	// ErrRunaway: the model said the same over and over ([Limits.RepeatBytes]).
 	ErrRunaway
 	// ErrOpen: the circuit breaker lets no call through, and the caller did
-	// not want to wait.
+	// not want to wait, or not for so long.
 	ErrOpen
 	// ErrQueue: the pacer did not admit the call.
 	ErrQueue

@@ -248,3 +248,17 @@ func TestAnAnswerWithAnotherStatusThatSaysYes(t *testing.T) {
 		assert.Equal(t, "ok", resp.Message.Content)
 	})
 }
+
+func TestTheCallerHearsOfOutput(t *testing.T) {
+	inWorld(t, script(fake.Reply(fake.Role(), fake.Ping(), fake.Text("a"), fake.Text("b"), fake.End("stop"))), nil, func(t *testing.T, w *world) {
+		n := 0
+		req := hello()
+		req.OnOutput = func() {
+			n++
+			panic("and survives it")
+		}
+		_, err := w.client.Chat(t.Context(), req)
+		require.NoError(t, err)
+		assert.Equal(t, 2, n)
+	})
+}

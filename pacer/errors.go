@@ -35,7 +35,7 @@ type WaitError struct {
 }
 
 func (e *WaitError) Error() string {
-	return fmt.Sprintf("pacer: would wait %v for %s, but the context ends in %v", e.Wait, e.For, e.Left)
+	return fmt.Sprintf("pacer: would wait %v for %s, but the context ends in %v", readable(e.Wait), e.For, readable(e.Left))
 }
 
 // Is makes the error match [context.DeadlineExceeded].
@@ -49,11 +49,25 @@ func (e *WaitError) Timeout() bool { return true }
 func ended(ctx context.Context, waited time.Duration, why Reason) error {
 	text := "pacer: not admitted"
 	if why != "" {
-		text = fmt.Sprintf("pacer: waited %v for %s", waited, why)
+		text = fmt.Sprintf("pacer: waited %v for %s", readable(waited), why)
 	}
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) {
 		return fmt.Errorf("%s: %w", text, cause)
 	}
 	return fmt.Errorf("%s: %w: %w", text, err, cause)
+}
+
+// readable rounds a duration to three digits or so: texts that differ in
+// nanoseconds look like different errors.
+func readable(d time.Duration) time.Duration {
+	switch {
+	case d >= time.Minute:
+		return d.Round(time.Second)
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond)
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond)
+	}
+	return d
 }
