@@ -29,7 +29,7 @@ var mayImport = map[string][]string{
 		module + "/chat", module + "/pacer", module + "/breaker", module + "/internal/sse",
 		"github.com/cenkalti/backoff/v4", "go.opentelemetry.io/otel",
 	},
-	"agentloop": {module + "/chat", "github.com/google/jsonschema-go", "go.opentelemetry.io/otel"},
+	"agentloop": {module + "/chat", "github.com/google/jsonschema-go"},
 	"examples/sessionbible": {
 		module + "/chat", module + "/llmclient", module + "/agentloop", module + "/pacer", module + "/breaker",
 	},

@@ -3,7 +3,8 @@
 // its parts, each useful alone:
 //
 //   - [github.com/neverhang/neverhang/llmclient] calls a model: a deadline for
-//     every phase, retries with one owner, whole answers or typed errors.
+//     every phase, retries with one owner, whole answers or typed errors; by
+//     itself, or as a Transport under another SDK.
 //   - [github.com/neverhang/neverhang/agentloop] runs agents: enforced
 //     progress, restarts, a join that returns on time and names who is stuck.
 //   - [github.com/neverhang/neverhang/pacer] says when the next request may

@@ -60,8 +60,8 @@ type Request struct {
 	// whoever watches the caller that the model is at work. It is never sent.
 	OnOutput func()
 
-	// Caller names who asks (an agent, a job), for tables, events and fair
-	// queueing. It is never sent.
+	// Caller names who asks (an agent, a job), for tables and events.
+	// It is never sent.
 	Caller string
 }
 

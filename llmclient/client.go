@@ -14,9 +14,9 @@ import (
 	"github.com/neverhang/neverhang/pacer"
 )
 
-// A Client calls a model at one endpoint. It is safe for concurrent use, and
-// one client should serve all callers of its endpoint: the breaker, the pacer
-// and what is known about the endpoint are shared through it.
+// A Client calls a model at one endpoint. Make one with [New]. It is safe for
+// concurrent use, and one client should serve all callers of its endpoint: the
+// breaker, the pacer and what is known about the endpoint are shared through it.
 type Client struct {
 	cfg  Config
 	ep   *endpoint

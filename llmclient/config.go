@@ -203,12 +203,18 @@ func parseBaseURL(s string) (*url.URL, string, error) {
 	if s == "" {
 		return nil, "", errors.New("BaseURL is empty, want the endpoint, as https://api.openai.com/v1")
 	}
+	if scheme, _, ok := strings.Cut(s, "://"); !ok || scheme != "http" && scheme != "https" {
+		if _, rest, at := strings.Cut(s, "@"); at {
+			s = rest // what stands before may be a password
+		}
+		return nil, "", fmt.Errorf("BaseURL is %q, want it to begin with http:// or https://", bounded(strings.SplitN(s, "?", 2)[0], 100))
+	}
 	u, err := url.Parse(s)
 	switch {
 	case err != nil:
 		return nil, "", errors.New("BaseURL cannot be parsed, want a URL as https://api.openai.com/v1")
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, "", fmt.Errorf("BaseURL is %q, want it to begin with http:// or https://", redacted(u))
+	case u.Host == "":
+		return nil, "", fmt.Errorf("BaseURL is %q, which names no host", redacted(u))
 	case u.User != nil:
 		return nil, "", errors.New("BaseURL has a user and password in it; use APIKey or Header")
 	case u.Fragment != "":

@@ -80,7 +80,8 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// Error returns the kind's name.
+// Error returns the kind's name as an error of this package; printing a Kind
+// prints that, and String the name alone.
 func (k Kind) Error() string { return "llmclient: " + k.String() }
 
 // An Error is a failed call. Every error that this package returns from a
