@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +23,7 @@ type Config struct {
 
 	// Request is the template of every request: model name, MaxTokens,
 	// Temperature and the like. Messages, Tools, ToolChoice and Caller are the
-	// loop's and must be empty.
+	// loop's and must be empty; OnOutput is called after the loop's own.
 	Request chat.Request
 
 	// System instructs the model. It replaces a system message at the head of
@@ -139,8 +138,7 @@ func New(cfg Config) (*Agent, error) {
 	fill(&c.ParallelTools, defaultParallelTools)
 	fill(&c.MaxResult, defaultMaxResult)
 	c.Progression = c.Progression.clone()
-	c.Request.Stop = slices.Clone(c.Request.Stop)
-	c.Request.Extra = maps.Clone(c.Request.Extra)
+	c.Request = cloneRequest(c.Request)
 	c.Request.Caller = c.Name
 	return a, nil
 }
@@ -199,7 +197,7 @@ func (a *Agent) checkTools() error {
 func (a *Agent) open() error {
 	c := &a.cfg
 	var msgs []chat.Message
-	rest := c.Messages
+	rest := cloneMessages(c.Messages)
 	if c.System != "" {
 		msgs = append(msgs, chat.System(c.System))
 		if len(rest) > 0 && (rest[0].Role == chat.RoleSystem || rest[0].Role == chat.RoleDeveloper) {

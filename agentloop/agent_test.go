@@ -2,6 +2,7 @@ package agentloop_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -225,4 +226,38 @@ func TestAgentRunsMoreThanOnce(t *testing.T) {
 	first, second := a.Run(t.Context()), a.Run(t.Context())
 	assert.Equal(t, first.Messages, second.Messages)
 	assert.Equal(t, 1, second.Rounds)
+}
+
+// What New was given may be written to afterwards.
+func TestNewCopiesWhatItIsGiven(t *testing.T) {
+	temperature, seed, parallel := 0.5, int64(7), true
+	extra := map[string]json.RawMessage{"k": json.RawMessage("1")}
+	msgs := []chat.Message{
+		{Role: chat.RoleUser, Parts: []chat.Part{{Type: "text", Text: "one", Extra: map[string]json.RawMessage{"k": json.RawMessage("1")}}}},
+		{Role: chat.RoleAssistant, ToolCalls: []chat.ToolCall{{ID: "a", Name: "t", Extra: map[string]json.RawMessage{"k": json.RawMessage("1")}}}},
+		{Role: chat.RoleTool, ToolCallID: "a", Content: "x", Extra: map[string]json.RawMessage{"k": json.RawMessage("1")}},
+	}
+	req := chat.Request{Temperature: &temperature, Seed: &seed, ParallelToolCalls: &parallel, Stop: []string{"."},
+		ResponseFormat: json.RawMessage("{}"), Extra: extra}
+	m := play(says("ok"))
+	sent := func(i int) string {
+		r := m.requests()[i]
+		b, err := json.Marshal([]any{r.Messages, r.Temperature, r.Seed, r.ParallelToolCalls, r.Stop, r.ResponseFormat, r.Extra})
+		require.NoError(t, err)
+		return string(b)
+	}
+	a := newAgent(t, agentloop.Config{Model: m, Messages: msgs, Request: req})
+	before := newAgent(t, agentloop.Config{Model: m, Messages: msgs, Request: req}).Run(t.Context())
+	require.NoError(t, before.Err)
+	first := sent(0)
+
+	temperature, seed, parallel = 1, 8, false
+	req.Stop[0], req.ResponseFormat[0], extra["k"][0], extra["new"] = "!", '[', '2', nil
+	msgs[0].Parts[0].Text = "two"
+	msgs[0].Parts[0].Extra["k"][0] = '2'
+	msgs[1].ToolCalls[0].ID = "b"
+	msgs[1].ToolCalls[0].Extra["k"][0] = '2'
+	msgs[2].Extra["k"][0] = '2'
+	a.Run(t.Context())
+	assert.Equal(t, first, sent(1))
 }

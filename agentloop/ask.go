@@ -13,11 +13,13 @@ import (
 // enters the history, so each try goes on from the last completed round.
 func (r *run) ask(ctx context.Context) (*chat.Response, *ending) {
 	r.round.Store(int32(r.res.Rounds + 1))
+	r.asked = time.Now()
 	var refused error // what came of a request with tool_choice
 	for {
 		req, step := r.request()
 		r.emit(Event{Kind: EventRound})
-		if step != nil {
+		forces := req.ToolChoice != chat.ToolChoice{}
+		if forces {
 			r.res.Forced++
 			r.emit(Event{Kind: EventForced, Step: step.Name})
 		}
@@ -31,15 +33,16 @@ func (r *run) ask(ctx context.Context) (*chat.Response, *ending) {
 			return nil, r.stopped(ctx, nil)
 		case ans.err == nil:
 			return ans.resp, nil
-		case !ans.retryable && req.ToolChoice != (chat.ToolChoice{}):
+		case !ans.retryable && forces && !ans.denied:
 			// Some servers refuse to be told what to call, mostly when the
 			// model reasons. The offer stays narrowed to the step's tools.
 			r.noChoice, refused = true, ans.err
 			continue
 		case !ans.retryable && refused != nil:
-			return nil, &ending{outcome: Failed, err: fmt.Errorf("%w (before that, with tool_choice: %w)", ans.err, refused)}
+			ans.err = fmt.Errorf("%w (before that, with tool_choice: %w)", hush(ctx, ans.err), hush(ctx, refused))
+			return nil, r.failed(ctx, &ans, "")
 		case !ans.retryable:
-			return nil, &ending{outcome: Failed, err: ans.err}
+			return nil, r.failed(ctx, &ans, "")
 		}
 		if end := r.pause(ctx, &ans); end != nil {
 			return nil, end
@@ -53,6 +56,10 @@ func (r *run) request() (*chat.Request, *Step) {
 	req := r.agent.cfg.Request
 	req.Messages = r.hist.view()
 	req.Tools = r.agent.offer
+	req.OnOutput = r.beat
+	if also := r.agent.cfg.Request.OnOutput; also != nil {
+		req.OnOutput = func() { r.beat(); also() }
+	}
 	step := r.prog.next()
 	if !r.force || step == nil {
 		return &req, nil
@@ -75,7 +82,7 @@ func (r *run) request() (*chat.Request, *Step) {
 
 // consult makes one model call.
 func (r *run) consult(ctx context.Context, req *chat.Request) (reply, *loss) {
-	r.pulse.does("waiting for the model", false)
+	r.does("waiting for the model", model)
 	began := time.Now()
 	ans, lost := guarded(ctx, r.name(), inModel, r.grace(), func(ctx context.Context) reply {
 		return consult(ctx, r.agent.cfg.Model, req)
@@ -85,7 +92,7 @@ func (r *run) consult(ctx context.Context, req *chat.Request) (reply, *loss) {
 		r.lose(inModel, "", began, lost)
 		return ans, lost
 	}
-	r.pulse.beat()
+	r.beat()
 	if ans.err == nil {
 		r.group.answeredIn(took)
 		r.count(ans.resp.Usage)

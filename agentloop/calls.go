@@ -81,7 +81,7 @@ func (r *run) calls(ctx context.Context, calls, asked []chat.ToolCall, cut error
 	case r.prog.complete():
 		return &ending{outcome: Done}
 	case fatal != nil:
-		return &ending{outcome: Failed, err: fatal}
+		return &ending{outcome: Failed, err: hush(ctx, fatal)}
 	case ctx.Err() != nil:
 		return r.stopped(ctx, stuck)
 	case last == nil:
@@ -133,19 +133,27 @@ func (r *run) refuse(c *toolCall, why error, text string) {
 }
 
 // waves runs the calls, those that may run together at the same time. A call
-// waits for all before it if either is Sequential, or if its step is not due
-// yet and they may take the one before. It returns the error of a tool that
+// waits for all before it if either is Sequential, if its step is not due yet
+// and they may take the one before, or if it would complete the work: what is
+// saved must hold what was appended. After such a call none is begun before it
+// is known whether there is more to do. It returns the error of a tool that
 // declared it fatal.
 func (r *run) waves(ctx context.Context, list []toolCall) (fatal error) {
 	for i := 0; i < len(list); {
 		var wave []*toolCall
-		for ; i < len(list); i++ {
+		then := r.prog.clone() // as it will be if the wave succeeds
+		last := false
+		for ; i < len(list) && !last; i++ {
 			c := &list[i]
 			if c.answered {
 				continue
 			}
 			before, blocked := r.prog.blocked(c.Name)
 			if len(wave) > 0 && (blocked || c.tool.Sequential || wave[0].tool.Sequential) {
+				break
+			}
+			then.take(c.Name)
+			if last = then.complete(); last && len(wave) > 0 {
 				break
 			}
 			switch {
@@ -184,7 +192,7 @@ func (r *run) waves(ctx context.Context, list []toolCall) (fatal error) {
 func (r *run) wave(ctx context.Context, calls []*toolCall) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	r.pulse.does(r.doing(calls))
+	r.does(r.doing(calls))
 
 	width := r.agent.cfg.ParallelTools
 	if width < 0 {

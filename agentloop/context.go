@@ -6,6 +6,9 @@ type runKey struct{}
 
 // self returns the run whose tool or model was given ctx, or nil.
 func self(ctx context.Context) *run {
+	if ctx == nil {
+		return nil
+	}
 	r, _ := ctx.Value(runKey{}).(*run)
 	return r
 }
@@ -24,21 +27,26 @@ func AgentName(ctx context.Context) string {
 // context: all its agents end as [Cancelled] with the cause in their Err. The
 // first cause stays. With groups inside tools of groups it is the innermost.
 // It reports whether there is such a group. A nil cause means
-// [context.Canceled].
+// [context.Canceled]. The cause is wrapped: find it with errors.Is and
+// errors.As.
 func CancelGroup(ctx context.Context, cause error) bool {
 	r := self(ctx)
 	if r == nil {
 		return false
 	}
-	r.group.cancel(cause)
+	if cause == nil {
+		cause = context.Canceled
+	}
+	r.group.cancel(contained(cause))
 	return true
 }
 
 // Alive tells the watchdog that the call with this context makes headway. A
-// model adapter may call it for each chunk, a long tool for each item; it
-// costs less than a microsecond.
+// [Model] may call it for each chunk, a long tool for each item; it costs less
+// than a microsecond. Life of an agent that runs inside a tool is also life of
+// the agent that called the tool.
 func Alive(ctx context.Context) {
 	if r := self(ctx); r != nil {
-		r.pulse.beat()
+		r.beat()
 	}
 }

@@ -18,11 +18,13 @@
 //     in call order; no message is empty; partial answers never enter it.
 //   - A passing fault of the model costs a round, not the agent. It goes on
 //     from its last completed round after a pause.
+//   - Whose clock it was is never a guess: a deadline of this package is a
+//     [DeadlineError], and context.DeadlineExceeded is the caller's.
 //   - A tool that panics, exits its goroutine, or never returns costs its call
 //     an error result, which the model sees; the agent goes on.
 //   - What an unfinished agent produced goes to its Draft hook.
-//   - No model, tool or hook runs while a lock is held, or on the goroutine of
-//     an agent's loop.
+//   - No model, tool, hook or method of their errors runs while a lock is
+//     held, or on the goroutine of an agent's loop.
 //
 // # An agent
 //

@@ -48,6 +48,8 @@ var (
 	ErrExited = errors.New("ended its goroutine")
 )
 
+var errNilContext = errors.New("agentloop: context is nil")
+
 var errNoResponse = errors.New("model returned neither an answer nor an error")
 
 // brokenOffError is an answer whose finish reason says that it is not whole.
@@ -60,7 +62,7 @@ func (e *brokenOffError) Error() string {
 // A DeadlineError says which of this package's bounds ran out. It does not
 // match [context.DeadlineExceeded]: that one is the caller's.
 type DeadlineError struct {
-	// Of is group, agent, or "tool NAME".
+	// Of is group, agent, draft, or "tool NAME".
 	Of    string
 	Limit time.Duration
 }
@@ -74,18 +76,30 @@ func (e *DeadlineError) Timeout() bool { return true }
 
 // A PanicError is a panic in a tool, a model or a hook.
 type PanicError struct {
-	// In says whose code it was: model, draft, or "tool NAME".
+	// In says whose code it was: model, draft, rand, or "tool NAME".
 	In    string
 	Value any
 	Stack []byte
+
+	text string // of Value, taken where the panic was
 }
 
-func (e *PanicError) Error() string { return fmt.Sprintf("panic in %s: %v", e.In, e.Value) }
+func (e *PanicError) Error() string { return fmt.Sprintf("panic in %s: %s", e.In, e.value()) }
 
-// Unwrap returns the panic's value if it is an error.
+func (e *PanicError) value() string {
+	if e.text == "" {
+		return fmt.Sprint(e.Value)
+	}
+	return e.text
+}
+
+// Unwrap returns an error that matches what the panic's value does, if that is
+// an error, and panics no more.
 func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
+	if err, ok := e.Value.(error); ok {
+		return &foreignError{err: err, text: e.value(), mute: true}
+	}
+	return nil
 }
 
 // Fatal marks err as one that no model can do anything about: a tool that

@@ -18,7 +18,7 @@ const (
 	EventToolRefused   EventKind = "tool_refused"   // Tool, CallID, Err: the call was not run
 	EventStep          EventKind = "step"           // Tool, Step
 	EventNudged        EventKind = "nudged"         // Err: why; Step: the one due
-	EventForced        EventKind = "forced"         // Step: the one demanded
+	EventForced        EventKind = "forced"         // Step: the one demanded with tool_choice
 	EventWarned        EventKind = "warned"         // the model repeats itself
 	EventRestart       EventKind = "restart"        // Err: the fault; After: the pause to come
 	EventStalled       EventKind = "stalled"        // the watchdog: Text: what it waits for; After: since when

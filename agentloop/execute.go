@@ -9,15 +9,16 @@ import (
 	"time"
 )
 
-// doing says what the wave does, and whether it has a bound of its own.
-func (r *run) doing(calls []*toolCall) (what string, bounded bool) {
-	bounded = true
+// doing says what the wave does, and how much patience it needs.
+func (r *run) doing(calls []*toolCall) (what string, p patience) {
 	list := make([]string, len(calls))
 	for i, c := range calls {
 		list[i] = c.Name
-		bounded = bounded && r.deadline(c.tool) > 0
+		if r.deadline(c.tool) <= 0 {
+			p = usual
+		}
 	}
-	return "running " + strings.Join(list, ", "), bounded
+	return "running " + strings.Join(list, ", "), p
 }
 
 func (r *run) deadline(t *Tool) time.Duration {
@@ -32,9 +33,10 @@ func (r *run) deadline(t *Tool) time.Duration {
 func (r *run) execute(ctx context.Context, c *toolCall) {
 	in := c.in()
 	limit := r.deadline(c.tool)
+	var own *DeadlineError
 	if limit > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, limit, &DeadlineError{Of: in, Limit: limit})
+		ctx, stop, own = withLimit(ctx, in, limit)
 		defer stop()
 	}
 	r.emit(Event{Kind: EventToolStarted, Tool: c.Name, CallID: c.ID})
@@ -51,27 +53,26 @@ func (r *run) execute(ctx context.Context, c *toolCall) {
 			return returned{text: text}
 		}
 		_, fatal := errors.AsType[*fatalError](err)
+		err = foreign(err)
 		return returned{problem: err.Error(), err: err, fatal: fatal}
 	})
 	c.took = time.Since(c.began)
 	c.answered, c.ran, c.lost = true, true, lost
 	c.err, c.fatal = got.err, got.fatal
 	e := Event{Kind: EventToolEnded, Tool: c.Name, CallID: c.ID, After: c.took, Err: got.err}
-	expired := false
-	if d, ok := context.Cause(ctx).(*DeadlineError); ok {
-		expired = d.Of == in
-	}
+	// Its own clock, by identity: a tool of the same name may be further out.
+	late := own != nil && expired(ctx) == own
 	switch {
 	case lost == nil && got.err == nil:
 		c.ok, c.text = true, got.text
-	case lost == nil && expired:
+	case lost == nil && late:
 		c.text = fmt.Sprintf("error: %s was stopped after %v without a result: %s", c.Name, limit, got.problem)
 	case lost == nil:
 		c.text = "error: " + got.problem
 	case lost.panicked != nil:
-		c.text = fmt.Sprintf("error: %s crashed: %v", c.Name, lost.panicked.Value)
+		c.text = fmt.Sprintf("error: %s crashed: %s", c.Name, lost.panicked.value())
 		e.Kind, e.Err = EventToolPanicked, lost.err
-	case lost.abandoned && expired:
+	case lost.abandoned && late:
 		c.text = fmt.Sprintf("error: %s gave no result within %v and does not stop; it may still take effect", c.Name, limit)
 		e.Kind, e.Err = EventToolAbandoned, lost.err
 	case lost.abandoned:
@@ -83,5 +84,5 @@ func (r *run) execute(ctx context.Context, c *toolCall) {
 	}
 	c.text = bounded(c.text, r.agent.cfg.MaxResult)
 	r.emit(e)
-	r.pulse.beat()
+	r.beat()
 }

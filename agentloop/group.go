@@ -35,16 +35,17 @@ type GroupConfig struct {
 	// Backoff is the pause before the first restart of a row; it doubles up to
 	// a minute, is never shorter than the model's RetryAfter, and is lengthened
 	// by up to half at random so that agents do not return as one. A pause that
-	// does not fit the deadline is not begun: the agent ends as Failed. Zero
-	// means 1 second, a negative value no pause but RetryAfter.
+	// does not fit is not begun: the agent ends as Exhausted if the deadline is
+	// one of this package, as Failed if it is the caller's. Zero means 1 second,
+	// a negative value no pause but RetryAfter.
 	Backoff time.Duration
 
 	// StallAfter is how long an agent may show no life before the watchdog
 	// announces it: an event, a log line, a count in the report. Life is
-	// whatever the agent does, and calls of [Alive]. Tools within a deadline
-	// and pauses are no stall; model calls get twice the time of the slowest
-	// answered one if that is more. Nothing is cut. Zero means 5 minutes, a
-	// negative value no watchdog.
+	// whatever the agent does, calls of [Alive], and agents that live in its
+	// tools. Tools within a deadline and pauses are no stall; model calls get
+	// twice the time of the slowest answered one if that is more. Nothing is
+	// cut. Zero means 5 minutes, a negative value no watchdog.
 	StallAfter time.Duration
 
 	// Grace is how long tools and model calls may take to return after their
@@ -68,7 +69,8 @@ type GroupConfig struct {
 	Logger *slog.Logger
 
 	// Rand returns random numbers in [0,1) for the pauses, from several
-	// goroutines. Nil means math/rand/v2.
+	// goroutines. Others are taken for the nearest; if it panics, for 0. Nil
+	// means math/rand/v2.
 	Rand func() float64
 }
 
@@ -128,15 +130,18 @@ func NewGroup(cfg GroupConfig) (*Group, error) {
 // Agents that had no turn by then are in the report as well.
 func (g *Group) Run(ctx context.Context) *Report {
 	began := time.Now()
+	if ctx == nil {
+		return g.notStarted(began)
+	}
 	if d := g.cfg.Deadline; d > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, d, &DeadlineError{Of: "group", Limit: d})
+		ctx, stop, _ = withLimit(ctx, "group", d)
 		defer stop()
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
-	run := &groupRun{cfg: &g.cfg, cancel: cancel, bus: newBus(&g.cfg)}
+	run := &groupRun{cfg: &g.cfg, cancel: cancel, cause: causeOf(ctx), bus: newBus(&g.cfg)}
 	var watchdog sync.WaitGroup
 	watching, unwatch := context.WithCancel(ctx)
 	watchdog.Go(func() { run.watch(watching) })
@@ -145,7 +150,7 @@ func (g *Group) Run(ctx context.Context) *Report {
 
 	rep := &Report{Started: began, Results: results, Counts: make(map[Outcome]int)}
 	if ctx.Err() != nil {
-		rep.Err = context.Cause(ctx)
+		rep.Err = run.cause()
 	}
 	unwatch()
 	watchdog.Wait()
@@ -162,6 +167,7 @@ func (g *Group) Run(ctx context.Context) *Report {
 type groupRun struct {
 	cfg     *GroupConfig
 	cancel  context.CancelCauseFunc
+	cause   func() error // why the group's context has ended
 	bus     *bus
 	slowest atomic.Int64 // nanoseconds of the slowest answered model call
 	stalls  atomic.Int64
@@ -225,18 +231,42 @@ func (g *groupRun) newRun(a *Agent) *run {
 func (g *groupRun) neverStarted(ctx context.Context, a *Agent) Result {
 	prog := newProgress(a.cfg.Progression)
 	res := Result{Name: a.cfg.Name, Missing: prog.missing(), Messages: slices.Clone(a.start)}
-	res.Outcome = outcomeOf(context.Cause(ctx))
-	res.Err = fmt.Errorf("agentloop: agent %q %s: %w: %w", a.cfg.Name, res.Outcome, ErrNeverStarted, context.Cause(ctx))
+	res.Outcome = outcomeOf(ctx)
+	res.Err = fmt.Errorf("agentloop: agent %q %s: %w: %w", a.cfg.Name, res.Outcome, ErrNeverStarted, g.cause())
 	g.bus.emit(Event{Agent: a.cfg.Name, Kind: EventEnded, Outcome: res.Outcome, Err: res.Err})
 	return res
 }
 
-// outcomeOf names the end of an agent whose context ended for the cause.
-func outcomeOf(cause error) Outcome {
-	if _, ours := errors.AsType[*DeadlineError](cause); ours {
-		return Exhausted
+// notStarted is the report of a run without a context.
+func (g *Group) notStarted(began time.Time) *Report {
+	rep := &Report{Started: began, Err: errNilContext, Counts: map[Outcome]int{Failed: len(g.cfg.Agents)}}
+	for _, a := range g.cfg.Agents {
+		prog := newProgress(a.cfg.Progression)
+		rep.Results = append(rep.Results, Result{
+			Name: a.cfg.Name, Outcome: Failed, Missing: prog.missing(), Messages: slices.Clone(a.start),
+			Err: fmt.Errorf("agentloop: agent %q %s: %w: %w", a.cfg.Name, Failed, ErrNeverStarted, errNilContext),
+		})
 	}
-	return Cancelled
+	return rep
+}
+
+// causeOf returns a function that tells why ctx has ended. All its callers get
+// the same error, whose methods do no harm.
+func causeOf(ctx context.Context) func() error {
+	var once sync.Once
+	var cause error
+	known := make(chan struct{})
+	return func() error {
+		// The text of a cause is user code: not while the Once has its lock.
+		once.Do(func() {
+			go func() {
+				cause = contained(context.Cause(ctx))
+				close(known)
+			}()
+		})
+		<-known
+		return cause
+	}
 }
 
 // answeredIn notes how long an answered model call took.

@@ -223,7 +223,8 @@ func TestAnyToolCancelsTheGroup(t *testing.T) {
 		rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: agents})
 		assert.Equal(t, time.Second, rep.Duration)
 		assert.Equal(t, 4, rep.Counts[agentloop.Cancelled])
-		assert.Equal(t, errDown, rep.Err)
+		assert.ErrorIs(t, rep.Err, errDown)
+		assert.EqualError(t, rep.Err, "endpoint is down")
 		for _, res := range rep.Results {
 			assert.ErrorIs(t, res.Err, errDown)
 		}

@@ -34,7 +34,7 @@ func guarded[T any](ctx context.Context, agent, in string, grace time.Duration, 
 		defer func() {
 			// nil only if there was no panic, also for panic(nil).
 			if v := recover(); v != nil {
-				p := &PanicError{In: in, Value: v, Stack: debug.Stack()}
+				p := &PanicError{In: in, Value: v, Stack: debug.Stack(), text: fmt.Sprint(v)}
 				r.lost = &loss{err: p, panicked: p}
 			}
 			back <- r

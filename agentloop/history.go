@@ -28,6 +28,9 @@ const noAnswer = "(no answer)"
 // noOutput stands for an empty result, which some servers refuse.
 const noOutput = "(no output)"
 
+// noMessage stands for a message of the user that says nothing.
+const noMessage = "(empty message)"
+
 // newHistory returns a valid history of the given messages: what is invalid in
 // them is mended or left out. msgs is not changed.
 func newHistory(msgs []chat.Message) *history {
@@ -37,53 +40,79 @@ func newHistory(msgs []chat.Message) *history {
 		case chat.RoleAssistant:
 			sent := m.ToolCalls
 			if last := h.last(); last != nil && joins(last, &m) {
-				m.Content = last.Content + "\n\n" + m.Content
+				m.Content = joined(last.Content, m.Content)
 				h.msgs = h.msgs[:len(h.msgs)-1]
 			}
 			calls := h.answer(m)
 			if len(calls) == 0 {
 				continue
 			}
-			end := i + 1
-			for end < len(msgs) && msgs[end].Role == chat.RoleTool {
-				end++
-			}
-			h.pair(sent, calls, slices.Clone(msgs[i+1:end]))
-			i = end - 1
-		case chat.RoleTool: // answers nothing that stands before it
+			h.pair(sent, calls, msgs[i+1:])
+		case chat.RoleTool: // stands behind its call by now, or answers none
 		case chat.RoleUser:
 			h.user(m)
-		default:
-			h.msgs = append(h.msgs, m)
+		default: // a system message that says nothing instructs nobody
+			if m.Parts = filled(m.Parts); !empty(&m) {
+				h.msgs = append(h.msgs, m)
+			}
 		}
 	}
 	return h
 }
 
-// pair appends one result for each call: of those given the first whose id is
-// the one that the call was sent with.
-func (h *history) pair(sent, calls []chat.ToolCall, results []chat.Message) {
+// pair appends one result for each call: the first of the messages that follow
+// with the id that the call was sent with. It need not stand right behind, for
+// a user may have broken in.
+func (h *history) pair(sent, calls []chat.ToolCall, follow []chat.Message) {
+	used := make(map[int]bool, len(calls))
 	for k, c := range calls {
-		i := slices.IndexFunc(results, func(m chat.Message) bool { return m.ToolCallID == sent[k].ID })
+		i := resultOf(sent[k].ID, follow, used)
 		if i < 0 {
 			h.result(c.ID, chat.ToolResult("", "error: the call was interrupted, its result is unknown."))
 			continue
 		}
-		h.result(c.ID, results[i])
-		results = slices.Delete(results, i, i+1)
+		h.result(c.ID, follow[i])
+		used[i] = true
 	}
+}
+
+// resultOf returns where the result of a call stands, or -1. Behind a message
+// that calls with the same id again, results are of that one.
+func resultOf(id string, follow []chat.Message, used map[int]bool) int {
+	for i := range follow {
+		m := &follow[i]
+		switch {
+		case m.Role == chat.RoleTool && m.ToolCallID == id && !used[i]:
+			return i
+		case m.Role == chat.RoleAssistant && slices.ContainsFunc(m.ToolCalls, func(c chat.ToolCall) bool { return c.ID == id }):
+			return -1
+		}
+	}
+	return -1
 }
 
 // user appends a message of the user, so that roles alternate as templates of
 // some models demand: two in a row become one, and none follows a tool's result.
 func (h *history) user(m chat.Message) {
+	if m.Parts = filled(m.Parts); empty(&m) {
+		m.Content, m.Parts = noMessage, nil
+	}
 	last := h.last()
 	switch {
 	case last == nil:
 	case last.Role == chat.RoleTool:
 		h.msgs = append(h.msgs, chat.Assistant(noAnswer))
 	case joins(last, &m):
-		last.Content += "\n\n" + m.Content
+		switch {
+		case m.Content == noMessage:
+		case last.Content == noMessage:
+			last.Content = m.Content
+		default:
+			last.Content = joined(last.Content, m.Content)
+		}
+		return
+	case last.Role == m.Role && last.Name == m.Name && len(last.Extra)+len(m.Extra) == 0:
+		last.Content, last.Parts = "", slices.Concat(asParts(last), asParts(&m))
 		return
 	}
 	h.msgs = append(h.msgs, m)
@@ -102,6 +131,49 @@ func joins(a, b *chat.Message) bool {
 	return a.Role == b.Role && a.Name == b.Name && plain && len(a.ToolCalls) == 0
 }
 
+// asParts returns the content of a message as parts.
+func asParts(m *chat.Message) []chat.Part {
+	switch {
+	case len(m.Parts) > 0:
+		return m.Parts
+	case m.Content == noMessage:
+		return nil
+	}
+	return []chat.Part{chat.TextPart(m.Content)}
+}
+
+func joined(a, b string) string {
+	if blank(a) || blank(b) {
+		return a + b
+	}
+	return a + "\n\n" + b
+}
+
+func blank(text string) bool { return strings.TrimSpace(text) == "" }
+
+// empty reports whether a message without calls says nothing.
+func empty(m *chat.Message) bool {
+	if _, own := m.Extra["content"]; own {
+		return false
+	}
+	if len(m.Parts) > 0 {
+		return len(filled(m.Parts)) == 0
+	}
+	return blank(m.Content)
+}
+
+// filled returns the parts without those that are blank text, which some
+// servers refuse also beside others.
+func filled(parts []chat.Part) []chat.Part {
+	void := func(p chat.Part) bool {
+		return (p.Type == "" || p.Type == "text") && blank(p.Text) && len(p.Extra) == 0
+	}
+	if !slices.ContainsFunc(parts, void) {
+		return parts
+	}
+	return slices.DeleteFunc(slices.Clone(parts), void)
+}
+
 // answer appends a model's message, made valid, and returns its calls as they
 // now stand in the history. The caller must append a result for each.
 func (h *history) answer(m chat.Message) []chat.ToolCall {
@@ -110,6 +182,7 @@ func (h *history) answer(m chat.Message) []chat.ToolCall {
 		m.Content = m.Refusal
 	}
 	m.Refusal = ""
+	m.Parts = filled(m.Parts)
 	calls := make([]chat.ToolCall, len(m.ToolCalls))
 	for i, c := range m.ToolCalls {
 		c.ID = h.uniqueID(c.ID)
@@ -124,7 +197,7 @@ func (h *history) answer(m chat.Message) []chat.ToolCall {
 	m.ToolCalls = calls
 	if len(calls) == 0 {
 		m.ToolCalls = nil
-		if len(m.Parts) == 0 && strings.TrimSpace(m.Content) == "" {
+		if empty(&m) {
 			m.Content = noAnswer
 		}
 	}
@@ -135,8 +208,8 @@ func (h *history) answer(m chat.Message) []chat.ToolCall {
 // result appends the answer to a call.
 func (h *history) result(id string, m chat.Message) {
 	m.Role, m.ToolCallID, m.ToolCalls = chat.RoleTool, id, nil
-	if m.Content == "" && len(m.Parts) == 0 {
-		m.Content = noOutput
+	if m.Parts = filled(m.Parts); empty(&m) {
+		m.Content, m.Parts = noOutput, nil
 	}
 	h.msgs = append(h.msgs, m)
 }

@@ -1,7 +1,10 @@
 package agentloop_test
 
 import (
+	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
 
 	"github.com/neverhang/neverhang/agentloop"
 	"github.com/neverhang/neverhang/chat"
@@ -13,6 +16,7 @@ func FuzzHistoryIsValid(f *testing.F) {
 	f.Add([]byte("uaTtTu"), "a", "{}")
 	f.Add([]byte("tuuaaTTttxau"), "", "{")
 	f.Add([]byte("scatat"), "b b", `"{}"`)
+	f.Add([]byte("SUaUTUtUaU"), " \n", "{}")
 	f.Fuzz(func(t *testing.T, shape []byte, word, args string) {
 		var msgs []chat.Message
 		for i, b := range shape {
@@ -23,6 +27,12 @@ func FuzzHistoryIsValid(f *testing.F) {
 			case 's':
 				if len(msgs) == 0 {
 					msgs = append(msgs, chat.System("s"))
+				}
+			case 'U':
+				msgs = append(msgs, chat.User(word), chat.Message{Role: chat.RoleUser, Parts: []chat.Part{chat.TextPart(word), chat.TextPart("")}})
+			case 'S':
+				if len(msgs) == 0 {
+					msgs = append(msgs, chat.System(word))
 				}
 			case 'a':
 				msgs = append(msgs, chat.Assistant(word))
@@ -53,4 +63,66 @@ func FuzzHistoryIsValid(f *testing.F) {
 			t.Errorf("a strict server refused: %v", res.Err)
 		}
 	})
+}
+
+// transcript writes messages in short.
+func transcript(msgs []chat.Message) string {
+	var lines []string
+	for _, m := range msgs {
+		line := string(m.Role) + ":" + m.Content
+		for _, p := range m.Parts {
+			line += "<" + p.Text + ">"
+		}
+		for _, c := range m.ToolCalls {
+			line += " " + c.ID
+		}
+		lines = append(lines, line)
+	}
+	return strings.ReplaceAll(strings.Join(lines, " | "), "\n\n", "+")
+}
+
+func TestAConversationIsMended(t *testing.T) {
+	asks := func(ids ...string) chat.Message {
+		m := chat.Message{Role: chat.RoleAssistant}
+		for _, id := range ids {
+			m.ToolCalls = append(m.ToolCalls, call(id, "t", "{}"))
+		}
+		return m
+	}
+	parts := func(list ...chat.Part) chat.Message { return chat.Message{Role: chat.RoleUser, Parts: list} }
+	const lost = "tool:error: the call was interrupted, its result is unknown."
+	for name, c := range map[string]struct {
+		msgs []chat.Message
+		want string
+	}{
+		"an empty message of the user":   {[]chat.Message{chat.User(""), chat.Assistant("hi")}, "user:(empty message) | assistant:hi | user:go"},
+		"a blank one":                    {[]chat.Message{chat.User("a"), chat.Assistant("b"), chat.User(" \n"), chat.Assistant("c")}, "user:a | assistant:b | user:(empty message) | assistant:c | user:go"},
+		"one before another":             {[]chat.Message{chat.User("")}, "user:go"},
+		"one behind another":             {[]chat.Message{chat.User("a"), chat.User(" ")}, "user:a+go"},
+		"an empty system message":        {[]chat.Message{chat.System(" ")}, "user:go"},
+		"blank parts":                    {[]chat.Message{parts(chat.TextPart(""), chat.TextPart(" ")), chat.Assistant("a")}, "user:(empty message) | assistant:a | user:go"},
+		"a blank part beside another":    {[]chat.Message{parts(chat.TextPart("x"), chat.TextPart(" ")), chat.Assistant("a")}, "user:<x> | assistant:a | user:go"},
+		"an image is no blank part":      {[]chat.Message{parts(chat.ImagePart("u")), chat.Assistant("a")}, "user:<> | assistant:a | user:go"},
+		"parts, and words":               {[]chat.Message{chat.User("a"), parts(chat.TextPart("x"), chat.ImagePart("u")), chat.User("")}, "user:<a><x><><go>"},
+		"an empty answer":                {[]chat.Message{chat.User("a"), chat.Assistant(" ")}, "user:a | assistant:(no answer) | user:go"},
+		"a blank result":                 {[]chat.Message{chat.User("a"), asks("1"), chat.ToolResult("1", " \n")}, "user:a | assistant: 1 | tool:(no output) | assistant:(no answer) | user:go"},
+		"a result behind a user's words": {[]chat.Message{chat.User("a"), asks("1", "2"), chat.ToolResult("1", "x"), chat.User("hm"), chat.ToolResult("2", "y")}, "user:a | assistant: 1 2 | tool:x | tool:y | assistant:(no answer) | user:hm+go"},
+		"a result behind an answer":      {[]chat.Message{chat.User("a"), asks("1"), chat.Assistant("hm"), chat.ToolResult("1", "x")}, "user:a | assistant: 1 | tool:x | assistant:hm | user:go"},
+		"results out of order":           {[]chat.Message{chat.User("a"), asks("1", "2"), chat.ToolResult("2", "y"), chat.ToolResult("1", "x")}, "user:a | assistant: 1 2 | tool:x | tool:y | assistant:(no answer) | user:go"},
+		"the same id again":              {[]chat.Message{chat.User("a"), asks("1"), asks("1"), chat.ToolResult("1", "x")}, "user:a | assistant: 1 | " + lost + " | assistant: call00001 | tool:x | assistant:(no answer) | user:go"},
+		"the same id twice in one":       {[]chat.Message{chat.User("a"), asks("1", "1"), chat.ToolResult("1", "x"), chat.ToolResult("1", "y")}, "user:a | assistant: 1 call00001 | tool:x | tool:y | assistant:(no answer) | user:go"},
+		"a result of no call":            {[]chat.Message{chat.ToolResult("1", "x"), chat.User("a")}, "user:a+go"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := play(says("ok"))
+			assert.NoError(t, newAgent(t, agentloop.Config{Model: m, Messages: c.msgs, Task: "go"}).Run(t.Context()).Err)
+			assert.Equal(t, c.want, transcript(m.requests()[0].Messages))
+		})
+	}
+}
+
+func TestABlankResultOfAToolIsNoOutput(t *testing.T) {
+	m := play(calls(call("a", "t", "{}")), says("ok"))
+	runOne(t, agentloop.Config{Model: m, Tools: []agentloop.Tool{tool(t, "t", result(" \n"))}})
+	assert.Equal(t, []string{"(no output)"}, m.last(chat.RoleTool))
 }

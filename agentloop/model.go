@@ -3,6 +3,7 @@ package agentloop
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"github.com/neverhang/neverhang/chat"
@@ -14,7 +15,10 @@ import (
 // The request belongs to the loop: a Model may read it until Chat returns and
 // must not write to it. Its Caller is the agent's name.
 //
-// An error may answer three questions, found with errors.As:
+// For each piece of an answer a Model should call the request's OnOutput, or
+// [Alive] with the context: then a long answer that streams is no stall.
+//
+// An error may answer four questions, found with errors.As:
 //
 //   - Retryable() bool: is this a passing fault? If so the agent asks again
 //     after a pause. Errors without the method are final.
@@ -22,6 +26,14 @@ import (
 //   - Truncated() *chat.Response: is it that a token limit cut the answer
 //     inside its tool calls? Then this is the answer. None of its calls is run,
 //     and the model is told why. Otherwise nil.
+//   - StatusCode() int: which HTTP status came? With 401, 402, 403, 407 and 429
+//     it is about the key or the quota, and the request is not tried without
+//     its tool_choice. 404 is not among them: routers answer so if no model
+//     takes tool_choice.
+//
+// An error that matches [context.DeadlineExceeded] while little time is left
+// says that it is too little; if that is for a deadline of this package, the
+// agent ends as [Exhausted].
 //
 // What Chat returns beside an error is not used.
 type Model interface {
@@ -43,6 +55,8 @@ type reply struct {
 	err       error
 	retryable bool
 	after     time.Duration
+	late      bool // it matches context.DeadlineExceeded
+	denied    bool // it is about the caller's key or quota
 }
 
 // consult makes one call and turns every way to fail into an error.
@@ -60,7 +74,7 @@ func consult(ctx context.Context, m Model, req *chat.Request) reply {
 			}
 			return reply{resp: &cut}
 		}
-		f := reply{err: err}
+		f := reply{err: foreign(err), late: errors.Is(err, context.DeadlineExceeded)}
 		if r, ok := errors.AsType[interface {
 			error
 			Retryable() bool
@@ -73,6 +87,12 @@ func consult(ctx context.Context, m Model, req *chat.Request) reply {
 		}](err); ok {
 			f.after = max(0, a.RetryAfter())
 		}
+		if s, ok := errors.AsType[interface {
+			error
+			StatusCode() int
+		}](err); ok {
+			f.denied = denies(s.StatusCode())
+		}
 		return f
 	case resp == nil:
 		return reply{err: errNoResponse, retryable: true}
@@ -80,4 +100,14 @@ func consult(ctx context.Context, m Model, req *chat.Request) reply {
 		return reply{err: &brokenOffError{resp.FinishReason}, retryable: true}
 	}
 	return reply{resp: resp}
+}
+
+// denies reports whether an HTTP status is about who asks, not about what.
+func denies(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden,
+		http.StatusProxyAuthRequired, http.StatusTooManyRequests:
+		return true
+	}
+	return false
 }

@@ -80,6 +80,11 @@ func newProgress(p Progression) progress {
 	return progress{steps: p, calls: make([]int, len(p))}
 }
 
+// clone returns a copy to look ahead with.
+func (p *progress) clone() progress {
+	return progress{steps: p.steps, calls: slices.Clone(p.calls)}
+}
+
 func (p *progress) has(i int) bool { return p.calls[i] >= max(1, p.steps[i].Times) }
 
 // due returns the index of the first required step that is not taken, or the

@@ -1,8 +1,14 @@
 package agentloop_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -213,6 +219,100 @@ func TestTimesAndOptionalSteps(t *testing.T) {
 			assert.Equal(t, agentloop.Done, res.Outcome, res.Err)
 			assert.Equal(t, c.log, d.log())
 			assert.Equal(t, c.steps, res.Steps)
+		})
+	}
+}
+
+// A fault that is about who asks is not cured by asking in another way.
+func TestARefusedKeyIsNotAskedAgainWithoutToolChoice(t *testing.T) {
+	for name, c := range map[string]struct {
+		status, requests, forced int
+	}{
+		"bad request":          {400, 3, 1},
+		"no model that can":    {404, 3, 1},
+		"cannot be told":       {0, 3, 1},
+		"wrong key":            {401, 2, 1},
+		"nothing left":         {402, 2, 1},
+		"not allowed":          {403, 2, 1},
+		"a proxy's key":        {407, 2, 1},
+		"the quota of the day": {429, 2, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := errors.New("refused")
+			if c.status != 0 {
+				err = fmt.Errorf("call: %w", status(c.status))
+			}
+			m := play(says("done"), fails(err))
+			cfg, _ := author(t, m)
+			cfg.Nudges = -1
+			events := 0
+			cfg.OnEvent = func(e agentloop.Event) {
+				if e.Kind == agentloop.EventForced {
+					events++
+				}
+			}
+			res := runOne(t, cfg)
+			assert.Equal(t, agentloop.Failed, res.Outcome)
+			assert.ErrorIs(t, res.Err, err)
+			assert.Len(t, m.requests(), c.requests)
+			assert.Equal(t, c.forced, res.Forced, "only requests with tool_choice demand")
+			assert.Equal(t, c.forced, events)
+		})
+	}
+}
+
+type status int
+
+func (s status) Error() string   { return fmt.Sprintf("HTTP %d", int(s)) }
+func (s status) StatusCode() int { return int(s) }
+
+// What is saved holds what was appended, though none of the tools is
+// Sequential.
+func TestTheCallThatCompletesTheWorkWaitsForThoseBeforeIt(t *testing.T) {
+	saveTwice := article()
+	saveTwice[2].Times = 2
+	for name, c := range map[string]struct {
+		prog  agentloop.Progression
+		names string // the calls of the one message
+		slow  string // takes a second
+		log   string // what was done, in the order of completion
+		took  time.Duration
+	}{
+		"append, save":             {article(), "append save", "append", "append save", time.Second},
+		"read along":               {article(), "append read save", "append", "read append save", time.Second},
+		"after it nothing begins":  {article(), "append save append", "save", "append save", time.Second},
+		"the last of several":      {saveTwice, "append save save", "append", "save append save", time.Second},
+		"others run together":      {saveTwice, "append save read save", "append", "read save append save", time.Second},
+		"nothing before it":        {article(), "save", "save", "save", time.Second},
+		"no progression, together": {nil, "append save", "append", "save append", time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var done []string
+				var tools []agentloop.Tool
+				for i, name := range []string{"read", "write", "append", "save"} {
+					tools = append(tools, tool(t, name, func(context.Context) (string, error) {
+						time.Sleep(time.Duration(i) * time.Nanosecond)
+						if name == c.slow {
+							time.Sleep(time.Second)
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						done = append(done, name)
+						return fmt.Sprint(len(done)), nil
+					}))
+				}
+				var list []chat.ToolCall
+				for _, name := range strings.Fields(c.names) {
+					list = append(list, call("", name, "{}"))
+				}
+				script := []step{calls(call("", "read", "{}")), calls(call("", "write", "{}")), calls(list...)}
+				res := runOne(t, agentloop.Config{Model: play(append(script, says("ok"))...), Tools: tools, Progression: c.prog})
+				assert.Equal(t, agentloop.Done, res.Outcome, res.Err)
+				assert.Equal(t, c.log, strings.Join(done[2:], " "))
+				assert.Equal(t, c.took, res.Duration.Truncate(time.Millisecond))
+			})
 		})
 	}
 }

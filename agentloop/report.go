@@ -17,7 +17,8 @@ const (
 	// Stalled: the model made no progress: it stopped early, answered nothing,
 	// or repeated itself, against all advice.
 	Stalled Outcome = "stalled"
-	// Exhausted: a bound was reached: rounds, or a deadline of agent or group.
+	// Exhausted: a bound was reached: rounds, or a deadline of agent or group,
+	// also if it leaves too little time to go on after a fault.
 	Exhausted Outcome = "exhausted"
 	// Failed: the model or a tool failed for good, or restarts are used up.
 	Failed Outcome = "failed"
@@ -33,7 +34,10 @@ type Result struct {
 	Name    string
 	Outcome Outcome
 
-	// Err is the cause; nil if and only if the outcome is Done.
+	// Err is the cause; nil if and only if the outcome is Done. It matches
+	// [context.DeadlineExceeded] only for a deadline of the caller's. Errors of
+	// models, tools and callers are wrapped so that their methods do no harm;
+	// errors.Is and errors.As find them.
 	Err error
 
 	// Steps are the names of the steps taken, in order; Missing those of the
@@ -45,7 +49,7 @@ type Result struct {
 	Restarts  int // pauses after a passing fault
 	ToolCalls int // calls that ran
 	Nudges    int // answers met with advice
-	Forced    int // requests that demanded a tool
+	Forced    int // requests that demanded a tool with tool_choice
 
 	// Usage sums what the server counted; answers without a count add nothing.
 	Usage chat.Usage
@@ -69,8 +73,8 @@ type Result struct {
 	// and what it did before. It is empty if the agent ended by itself.
 	Stuck string
 
-	// Panics are those of its tools and its model. Abandoned lists handlers
-	// that ignored their context; the agent may still have ended well.
+	// Panics are those of its tools, its model, its hook and Rand. Abandoned
+	// lists handlers that ignored their context; the agent may still have ended well.
 	Panics    []*PanicError
 	Abandoned []Abandonment
 }
@@ -78,7 +82,7 @@ type Result struct {
 // An Abandonment is user code that was left behind because it ignored its
 // context. Its goroutine carries the pprof labels agent and in.
 type Abandonment struct {
-	In      string // model, draft, or "tool NAME"
+	In      string // model, draft, rand, or "tool NAME"
 	CallID  string // of the tool call
 	Started time.Time
 	Waited  time.Duration // until it was given up

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,7 +86,7 @@ func TestARestartThatDoesNotFitIsNotBegun(t *testing.T) {
 		want  agentloop.Outcome
 	}{
 		"just fits":    {time.Minute - 1, time.Minute - 1, agentloop.Done},
-		"does not fit": {time.Minute, 0, agentloop.Failed},
+		"does not fit": {time.Minute, 0, agentloop.Exhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -93,7 +94,7 @@ func TestARestartThatDoesNotFitIsNotBegun(t *testing.T) {
 				res := runOne(t, agentloop.Config{Model: m, Deadline: time.Minute})
 				assert.Equal(t, c.want, res.Outcome)
 				assert.Equal(t, c.took, res.Duration)
-				if c.want == agentloop.Failed {
+				if c.want == agentloop.Exhausted {
 					assert.ErrorIs(t, res.Err, passing{c.after})
 					assert.ErrorContains(t, res.Err, "deadline")
 				}
@@ -149,3 +150,87 @@ func TestErrorThatPanicsIsContained(t *testing.T) {
 type rude struct{ error }
 
 func (rude) Retryable() bool { panic(errors.New("ask somebody else")) }
+
+// What the caller's code and the server say about time is bounded by what time
+// there is.
+func TestAnAbsurdRetryAfterIsNotWaitedFor(t *testing.T) {
+	for name, c := range map[string]struct{ after, backoff time.Duration }{
+		"of the server": {math.MaxInt64, 0},
+		"nearly":        {math.MaxInt64 - 1, 0},
+		"of the caller": {0, math.MaxInt64},
+		"of both":       {math.MaxInt64, math.MaxInt64},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := play(fails(passing{c.after}))
+				res, _ := runAgent(t, agentloop.Config{Model: m}, agentloop.GroupConfig{Backoff: c.backoff, Rand: func() float64 { return 1 }})
+				assert.Len(t, m.requests(), 1)
+				assert.Equal(t, agentloop.Exhausted, res.Outcome)
+				assert.Zero(t, res.Duration)
+			})
+		})
+	}
+}
+
+func TestRandMayReturnAnything(t *testing.T) {
+	for name, c := range map[string]struct {
+		rand   func() float64
+		pause  time.Duration
+		panics int
+	}{
+		"the middle":        {func() float64 { return 0.5 }, time.Second + time.Second/4, 0},
+		"not a number":      {math.NaN, time.Second, 0},
+		"less than nothing": {func() float64 { return -5 }, time.Second, 0},
+		"minus infinity":    {func() float64 { return math.Inf(-1) }, time.Second, 0},
+		"too much":          {func() float64 { return 1e300 }, time.Second + time.Second/2, 0},
+		"infinity":          {func() float64 { return math.Inf(1) }, time.Second + time.Second/2, 0},
+		"a panic":           {func() float64 { panic("no dice") }, time.Second, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				res, _ := runAgent(t, agentloop.Config{Model: play(fails(passing{}), says("ok"))}, agentloop.GroupConfig{Rand: c.rand})
+				assert.Equal(t, agentloop.Done, res.Outcome)
+				assert.Equal(t, c.pause, res.Duration)
+				assert.Len(t, res.Panics, c.panics)
+			})
+		})
+	}
+	t.Run("nothing, ever", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			release := make(chan struct{})
+			defer close(release)
+			res, _ := runAgent(t, agentloop.Config{Model: play(fails(passing{}))}, agentloop.GroupConfig{
+				Deadline: time.Minute, Rand: func() float64 { <-release; return 0 },
+			})
+			assert.Equal(t, agentloop.Exhausted, res.Outcome)
+			assert.Equal(t, time.Minute+50*time.Millisecond, res.Duration)
+		})
+	})
+}
+
+// A breaker that is open does not say why: the fault that began the row does.
+func TestTheFirstFaultOfARowIsKept(t *testing.T) {
+	open := fmt.Errorf("breaker open: %w", passing{})
+	broken := fmt.Errorf("connection reset: %w", passing{})
+	for name, c := range map[string]struct {
+		steps []step
+		want  string
+	}{
+		"at the end of the row": {[]step{fails(broken), fails(open)},
+			"breaker open: server busy (the first fault was: connection reset: server busy) (4 passing faults in a row, 3 restarts allowed)"},
+		"before a final fault": {[]step{fails(broken), fails(errWrongKey)},
+			"401: wrong key (the first fault was: connection reset: server busy)"},
+		"once if it is the same": {[]step{fails(open)},
+			"breaker open: server busy (4 passing faults in a row, 3 restarts allowed)"},
+		"not beyond its row": {[]step{fails(broken), calls(call("", "x", "")), fails(open)},
+			"breaker open: server busy (4 passing faults in a row, 3 restarts allowed)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				res := runOne(t, agentloop.Config{Model: play(c.steps...)})
+				assert.Equal(t, agentloop.Failed, res.Outcome)
+				assert.EqualError(t, res.Err, `agentloop: agent "a" failed: `+c.want)
+			})
+		})
+	}
+}

@@ -24,17 +24,21 @@ type run struct {
 	agent *Agent
 	group *groupRun
 	pulse pulse
-	round atomic.Int32 // the one under way, from 1
+	// parent is the run whose tool this one runs in, or nil.
+	parent *run
+	round  atomic.Int32 // the one under way, from 1
 
 	hist    *history
 	prog    progress
 	repeats repeats
 	res     Result
 
-	rung     int  // answers of no use in a row
-	force    bool // the next request demands the step that is due
-	noChoice bool // the server refuses tool_choice
-	faults   int  // passing faults in a row
+	rung     int       // answers of no use in a row
+	force    bool      // the next request demands the step that is due
+	noChoice bool      // the server refuses tool_choice
+	faults   int       // passing faults in a row
+	first    error     // of those
+	asked    time.Time // when the round under way began
 }
 
 // An ending is how a run ends. A nil *ending means that it goes on.
@@ -47,11 +51,15 @@ type ending struct {
 func (r *run) run(ctx context.Context) Result {
 	r.res = Result{Name: r.agent.cfg.Name, Started: time.Now()}
 	r.hist = newHistory(r.agent.start)
+	if r.parent = self(ctx); r.parent != nil {
+		r.parent.pulse.adopt(r)
+		defer r.parent.pulse.release(r)
+	}
 	ctx = context.WithValue(ctx, runKey{}, r)
 	outer := ctx
 	if d := r.agent.cfg.Deadline; d > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, d, &DeadlineError{Of: "agent", Limit: d})
+		ctx, stop, _ = withLimit(ctx, "agent", d)
 		defer stop()
 	}
 	r.emit(Event{Kind: EventStarted})
@@ -83,7 +91,7 @@ func (r *run) rounds(ctx context.Context) *ending {
 // act does what the answer asks for.
 func (r *run) act(ctx context.Context, resp *chat.Response) *ending {
 	r.res.Rounds++
-	r.faults = 0
+	r.faults, r.first = 0, nil
 	t := readTurn(resp)
 	if t.text != "" {
 		r.res.Text = t.text
@@ -141,8 +149,13 @@ func (r *run) progressed() { r.rung, r.force = 0, false }
 // stopped names the end of a run whose context has ended. lost is not nil if
 // user code did not come back for it.
 func (r *run) stopped(ctx context.Context, lost *loss) *ending {
-	cause := context.Cause(ctx)
-	end := &ending{outcomeOf(cause), cause, r.pulse.state()}
+	var cause error
+	if ours := expired(ctx); ours != nil {
+		cause = ours // the agent's own, perhaps: then the group's has not ended
+	} else {
+		cause = r.group.cause()
+	}
+	end := &ending{outcomeOf(ctx), cause, r.pulse.state()}
 	if lost != nil && lost.abandoned {
 		end.outcome, end.err = Abandoned, fmt.Errorf("%w, after %w", lost.err, cause)
 	}
@@ -171,7 +184,7 @@ func (r *run) finish(ctx context.Context, end *ending) {
 		r.draft(ctx)
 		res.Duration = time.Since(res.Started)
 	}
-	r.pulse.does("", true)
+	r.does("", ends)
 }
 
 // draft lets the agent's hook save what there is.
@@ -180,8 +193,8 @@ func (r *run) draft(ctx context.Context) {
 	if hook == nil {
 		return
 	}
-	r.pulse.does("saving a draft", true)
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), r.group.cfg.DraftDeadline)
+	r.does("saving a draft", ends)
+	ctx, stop, _ := withLimit(context.WithoutCancel(ctx), inDraft, r.group.cfg.DraftDeadline)
 	defer stop()
 	began := time.Now()
 	seen := r.res // the hook may outlive the call
@@ -191,7 +204,7 @@ func (r *run) draft(ctx context.Context) {
 	}
 	s, lost := guarded(ctx, r.name(), inDraft, r.grace(), func(ctx context.Context) saved {
 		where, err := hook(ctx, &seen)
-		return saved{where, err}
+		return saved{where, muted(foreign(err))}
 	})
 	if lost != nil {
 		r.lose(inDraft, "", began, lost)

@@ -7,51 +7,64 @@ import (
 	"time"
 )
 
+// A patience says how long what an agent does may take without a sign of life.
+type patience int
+
+const (
+	ends  patience = iota // it ends by itself in time, like a tool with a deadline
+	usual                 // StallAfter
+	model                 // StallAfter, or more if the group's model is slow
+)
+
 // A pulse tells what an agent does, and when it last showed life: each change
 // of what it does is life, and so is a call of Alive.
 type pulse struct {
-	mu      sync.Mutex
-	doing   string
-	since   time.Time
-	before  string // what it did until then
-	took    time.Duration
-	life    time.Time
-	bounded bool // what it does ends by itself in time: no stall
-	told    bool // the watchdog has spoken since the last life
+	mu       sync.Mutex
+	doing    string
+	since    time.Time
+	before   string // what it did until then
+	took     time.Duration
+	life     time.Time
+	patience patience
+	told     bool // the watchdog has spoken since the last life
+
+	children map[*run]struct{} // agents that run inside its tools
 }
 
-// does notes what the agent does from now on. bounded says that it has a bound
-// of its own, like a tool with a deadline.
-func (p *pulse) does(doing string, bounded bool) {
+// does notes what the agent does from now on.
+func (p *pulse) does(doing string, patience patience) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.doing != "" {
 		p.before, p.took = p.doing, now.Sub(p.since)
 	}
-	p.doing, p.since, p.life, p.bounded, p.told = doing, now, now, bounded, false
+	p.doing, p.since, p.life, p.patience, p.told = doing, now, now, patience, false
 }
 
-func (p *pulse) beat() {
+// beat notes a sign of life, and reports whether there is any life left: code
+// that was left behind may go on calling Alive for ever.
+func (p *pulse) beat() bool {
 	now := time.Now()
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.life, p.told = now, false
-	p.mu.Unlock()
+	return p.doing != ""
 }
 
-// stalled reports whether the agent has shown no life for the window and that
-// was not told yet; if neither, when that may come to be.
-func (p *pulse) stalled(now time.Time, window time.Duration) (state string, silent time.Duration, next time.Time) {
+func (p *pulse) adopt(child *run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.doing == "" || p.bounded || p.told {
-		return "", 0, now.Add(window)
+	if p.children == nil {
+		p.children = make(map[*run]struct{})
 	}
-	if due := p.life.Add(window); now.Before(due) {
-		return "", 0, due
-	}
-	p.told = true
-	return p.stateLocked(now), now.Sub(p.life), now.Add(window)
+	p.children[child] = struct{}{}
+}
+
+func (p *pulse) release(child *run) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.children, child)
 }
 
 // state says in words what the agent does, since when, and what it did before.
@@ -65,23 +78,92 @@ func (p *pulse) stateLocked(now time.Time) string {
 	if p.doing == "" {
 		return ""
 	}
-	s := fmt.Sprintf("%s for %v", p.doing, now.Sub(p.since))
+	s := fmt.Sprintf("%s for %v", p.doing, brief(now.Sub(p.since)))
 	if p.before != "" {
-		s += fmt.Sprintf("; before that %s for %v", p.before, p.took)
+		s += fmt.Sprintf("; before that %s for %v", p.before, brief(p.took))
 	}
 	return s
 }
 
-// watch speaks once for each agent that shows no life for the window, and
-// again only if it lived in between. It announces and does nothing else.
+// does notes what the agent does from now on.
+func (r *run) does(doing string, patience patience) {
+	r.pulse.does(doing, patience)
+	r.parent.beat()
+}
+
+// beat is a sign of life, of the agent and of those whose tool it runs in.
+func (r *run) beat() {
+	for r != nil && r.pulse.beat() {
+		r = r.parent
+	}
+}
+
+// silentAt returns when the agent will have shown no life for as long as it
+// may, if it shows none from now on. Children speak for their parents: one
+// that waits for its slow model, or runs a long tool within its deadline,
+// shows no life and is well.
+func (r *run) silentAt(now time.Time) time.Time {
+	window := r.group.window(usual)
+	p := &r.pulse
+	p.mu.Lock()
+	at := p.life.Add(r.group.window(p.patience))
+	if p.doing == "" || p.patience == ends {
+		at = now.Add(window)
+	}
+	children := make([]*run, 0, len(p.children))
+	for c := range p.children {
+		children = append(children, c)
+	}
+	p.mu.Unlock()
+	for _, c := range children {
+		if when := c.silentAt(now); when.After(at) {
+			at = when
+		}
+	}
+	return at
+}
+
+// stalled returns what the agent does and how long it has been silent, if that
+// is too long and was not told yet; if not, when to look again.
+func (r *run) stalled(now time.Time) (state string, silent time.Duration, next time.Time) {
+	if at := r.silentAt(now); at.After(now) {
+		return "", 0, at
+	}
+	next = now.Add(r.group.window(usual))
+	p := &r.pulse
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.doing == "" || p.patience == ends || p.told {
+		return "", 0, next
+	}
+	p.told = true
+	return p.stateLocked(now), now.Sub(p.life), next
+}
+
+// window is how long an agent of the group may show no life.
 //
 // A model call is given twice as long as the slowest that any agent of the
 // group has had answered, if that is longer: a slow model is not a dead one.
+// Tools have nothing to do with the model's pace.
+func (g *groupRun) window(p patience) time.Duration {
+	w := g.cfg.StallAfter
+	if w < 0 {
+		w = defaultStallAfter // asked by the watchdog of a parent
+	}
+	if p == model {
+		w = max(w, 2*time.Duration(g.slowest.Load()))
+	}
+	return w
+}
+
+// watch speaks once for each agent that shows no life for the window, and
+// again only if it lived in between. It announces and does nothing else.
 func (g *groupRun) watch(ctx context.Context) {
 	if g.cfg.StallAfter < 0 {
 		return
 	}
-	timer := time.NewTimer(g.cfg.StallAfter)
+	window := g.window(usual)
+	timer := time.NewTimer(window)
 	defer timer.Stop()
 	for {
 		select {
@@ -89,11 +171,10 @@ func (g *groupRun) watch(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		window := max(g.cfg.StallAfter, 2*time.Duration(g.slowest.Load()))
 		now := time.Now()
 		next := now.Add(window)
 		for _, r := range g.started() {
-			state, silent, due := r.pulse.stalled(now, window)
+			state, silent, due := r.stalled(now)
 			if state != "" {
 				g.stalls.Add(1)
 				r.emit(Event{Kind: EventStalled, Text: state, After: silent})

@@ -44,6 +44,17 @@ func alive(d, every time.Duration) step {
 	}
 }
 
+// streams is a client that tells of each piece of output.
+func streams(d, every time.Duration) step {
+	return func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+		for ; d > 0; d -= every {
+			time.Sleep(every)
+			req.OnOutput()
+		}
+		return says("ok")(ctx, req)
+	}
+}
+
 func TestWatchdogSpeaksOnceForEachStall(t *testing.T) {
 	const m = time.Minute
 	for name, c := range map[string]struct {
@@ -57,6 +68,7 @@ func TestWatchdogSpeaksOnceForEachStall(t *testing.T) {
 		"an answer just too late":         {[]step{after(5*m+1, says("ok"))}, 0, []time.Duration{5 * m}},
 		"no watchdog":                     {[]step{silent}, -1, nil},
 		"a slow model that shows life":    {[]step{alive(30*m, 4*m)}, 0, nil},
+		"one whose output is told of":     {[]step{streams(30*m, 4*m)}, 0, nil},
 		"one that shows life too seldom":  {[]step{alive(12*m, 6*m)}, 0, []time.Duration{5 * m, 11 * m}},
 		"two silences": {[]step{after(6*m, fails(passing{})), silent}, 0,
 			[]time.Duration{5 * m, 11*m + time.Second}},
@@ -120,4 +132,94 @@ func TestWatchdogNamesEachOfMany(t *testing.T) {
 		assert.Equal(t, 45, rep.Stalls)
 		assert.Len(t, seen, 45)
 	})
+}
+
+// A slow model gives models more time, and tools none.
+func TestAToolWithoutDeadlineIsNotGivenTheModelsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := tool(t, "hang", func(context.Context) (string, error) { time.Sleep(time.Hour); return "x", nil })
+		hang.Deadline = -1
+		got, _, _ := stalls(t, agentloop.Config{
+			Model: play(after(10*time.Minute, calls(call("", "hang", "{}"))), after(20*time.Minute-1, says("ok"))), Tools: []agentloop.Tool{hang},
+		}, agentloop.GroupConfig{})
+		assert.Equal(t, []time.Duration{5 * time.Minute, 15 * time.Minute}, got)
+	})
+}
+
+// Who waits for its children is as alive as they are, at any depth.
+func TestAParentIsAsAliveAsItsChildren(t *testing.T) {
+	const m = time.Minute
+	tick := func(ctx context.Context) (string, error) { return time.Now().String(), nil }
+	for name, c := range map[string]struct {
+		child  []step
+		window time.Duration // of the child's group
+		want   []time.Duration
+	}{
+		"rounds of a minute":                 {[]step{after(m, calls(call("", "tick", `{"n":1}`))), after(4*m, calls(call("", "tick", `{"n":2}`))), after(4*m, says("ok"))}, 0, nil},
+		"a model that shows life":            {[]step{alive(30*m, 4*m)}, 0, nil},
+		"a model that shows none":            {[]step{after(9*m, says("ok"))}, 0, []time.Duration{5 * m}},
+		"a model that is as slow as before":  {[]step{after(5*m-1, calls(call("", "tick", ""))), after(9*m, says("ok"))}, 0, nil},
+		"a tool within its deadline":         {[]step{calls(call("", "long", "")), says("ok")}, 0, nil},
+		"a pause":                            {[]step{fails(passing{time.Hour}), says("ok")}, 0, nil},
+		"a hang, in a child without a watch": {[]step{after(9*m, says("ok"))}, -1, []time.Duration{5 * m}},
+		"a hang, and a patient child":        {[]step{after(9*m, says("ok"))}, 8 * m, []time.Duration{8 * m}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				long := tool(t, "long", func(context.Context) (string, error) { time.Sleep(time.Hour); return "x", nil })
+				long.Deadline = 2 * time.Hour
+				child := agentloop.Config{Name: "child", Model: play(c.child...), Tools: []agentloop.Tool{tool(t, "tick", tick), long}}
+				spawns := func(name string, cfg agentloop.Config, window time.Duration) agentloop.Config {
+					spawn := tool(t, "spawn", func(ctx context.Context) (string, error) {
+						g, err := agentloop.NewGroup(agentloop.GroupConfig{Agents: []*agentloop.Agent{newAgent(t, cfg)}, StallAfter: window})
+						require.NoError(t, err)
+						return "", g.Run(ctx).Results[0].Err
+					})
+					spawn.Deadline = -1
+					return agentloop.Config{Name: name, Model: play(calls(call("", "spawn", "{}")), says("ok")), Tools: []agentloop.Tool{spawn}}
+				}
+				got, _, _ := stalls(t, spawns("a", spawns("middle", child, c.window), -1), agentloop.GroupConfig{})
+				assert.Equal(t, c.want, got)
+			})
+		})
+	}
+}
+
+// What a child has left behind is no life of its parent.
+func TestAnAbandonedChildIsNoLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over := make(chan struct{})
+		defer close(over)
+		zombie := agentloop.ModelFunc(func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+			for {
+				select {
+				case <-over:
+					return nil, nil
+				case <-time.After(time.Minute):
+					req.OnOutput()
+				}
+			}
+		})
+		spawn := tool(t, "spawn", func(ctx context.Context) (string, error) {
+			res := newAgent(t, agentloop.Config{Name: "child", Model: zombie, Deadline: time.Hour}).Run(ctx)
+			assert.Equal(t, agentloop.Abandoned, res.Outcome)
+			time.Sleep(6 * time.Minute)
+			return "", nil
+		})
+		spawn.Deadline = -1
+		got, _, _ := stalls(t, agentloop.Config{Model: play(calls(call("", "spawn", "{}")), says("ok")), Tools: []agentloop.Tool{spawn}}, agentloop.GroupConfig{})
+		require.Len(t, got, 1)
+		// The watchdog looks again after a hundredth of its window at the latest.
+		assert.InDelta(t, time.Hour+50*time.Millisecond+5*time.Minute, got[0], float64(3*time.Second))
+	})
+}
+
+func TestTheTemplatesOnOutputIsCalledToo(t *testing.T) {
+	n := 0
+	runOne(t, agentloop.Config{Request: chat.Request{OnOutput: func() { n++ }},
+		Model: play(func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+			req.OnOutput()
+			return says("ok")(ctx, req)
+		})})
+	assert.Equal(t, 1, n)
 }

@@ -176,6 +176,9 @@ func (e *Error) Retryable() bool { return e.retryable }
 // RetryAfter returns how long the endpoint asked to wait, or zero.
 func (e *Error) RetryAfter() time.Duration { return e.retryAfter }
 
+// StatusCode returns Status, for those who ask an error for it.
+func (e *Error) StatusCode() int { return e.Status }
+
 // Truncated returns the answer whose tool calls a token limit cut, or nil if
 // the error is another one. Callers that go on with the conversation need it
 // to tell the model what happened.

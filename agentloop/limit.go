@@ -1,0 +1,101 @@
+package agentloop
+
+import (
+	"context"
+	"time"
+)
+
+type limitKey struct{}
+
+// A limit is one of our deadlines in a context, with those around it. Which
+// clock ended a context, and whether it was one of ours, is told by these
+// pointers and not by the looks of an error: a caller's cause may well wrap a
+// DeadlineError of some other run.
+type limit struct {
+	err *DeadlineError
+	at  time.Time
+	up  *limit
+}
+
+// withLimit bounds ctx. The returned error is the cause if that bound ends it.
+func withLimit(ctx context.Context, of string, d time.Duration) (context.Context, context.CancelFunc, *DeadlineError) {
+	up, _ := ctx.Value(limitKey{}).(*limit)
+	l := &limit{err: &DeadlineError{Of: of, Limit: d}, at: time.Now().Add(d), up: up}
+	ctx = context.WithValue(ctx, limitKey{}, l)
+	ctx, stop := context.WithDeadlineCause(ctx, l.at, l.err)
+	return ctx, stop, l.err
+}
+
+// expired returns the limit of ours that ended ctx, or nil.
+func expired(ctx context.Context) *DeadlineError {
+	cause, ok := context.Cause(ctx).(*DeadlineError)
+	if !ok {
+		return nil
+	}
+	for l, _ := ctx.Value(limitKey{}).(*limit); l != nil; l = l.up {
+		if l.err == cause {
+			return cause
+		}
+	}
+	return nil
+}
+
+// pending returns the limit of ours that will end ctx first, and what it
+// leaves; nil if there is none, or if a deadline of somebody else comes before
+// it.
+func pending(ctx context.Context) (*DeadlineError, time.Duration) {
+	at, ok := ctx.Deadline()
+	if !ok {
+		return nil, 0
+	}
+	for l, _ := ctx.Value(limitKey{}).(*limit); l != nil; l = l.up {
+		if l.at.Equal(at) {
+			return l.err, time.Until(at)
+		}
+	}
+	return nil, 0
+}
+
+// outcomeOf names the end of an agent whose context has ended.
+func outcomeOf(ctx context.Context) Outcome {
+	if expired(ctx) != nil {
+		return Exhausted
+	}
+	return Cancelled
+}
+
+// hush hides from err that it matches the errors of contexts, unless it may do
+// so because of the caller's own context.
+func hush(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		if expired(ctx) == nil {
+			return err
+		}
+		return muted(err)
+	}
+	if _, some := ctx.Deadline(); some {
+		if ours, _ := pending(ctx); ours == nil {
+			return err
+		}
+	}
+	return muted(err)
+}
+
+// A spentError is a limit of ours that leaves too little time to go on after a
+// fault. The limit comes first: it is the cause.
+type spentError struct {
+	limit *DeadlineError
+	text  string
+	fault error
+}
+
+func (e *spentError) Error() string   { return e.text }
+func (e *spentError) Unwrap() []error { return []error{e.limit, e.fault} }
+
+// brief rounds a duration for a text.
+func brief(d time.Duration) time.Duration {
+	if d < time.Millisecond {
+		return d.Round(time.Microsecond)
+	}
+	return d.Round(time.Millisecond)
+}
