@@ -3,16 +3,25 @@ package main
 import (
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 )
 
+// maxLinks bounds a chain of symbolic links, as systems do.
+const maxLinks = 40
+
 // writeFile puts data under name, whole or not at all: whoever opens name sees
 // the old content or the new, also after a crash. It writes a temporary file
-// in the same folder, syncs it, and renames it over name.
+// in the same folder, syncs it, and renames it over name. Only a file is ever
+// replaced: a symbolic link stays, and its target inside of root is written;
+// anything else in the way is an error.
 func writeFile(root *os.Root, name string, data []byte) (err error) {
+	if name, err = target(root, name); err != nil {
+		return err
+	}
 	tmp := path.Join(path.Dir(name), "."+path.Base(name)+"."+rand.Text()+".tmp")
 	f, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -39,14 +48,30 @@ func writeFile(root *os.Root, name string, data []byte) (err error) {
 	return err
 }
 
-// writeFileAt is writeFile for a path of the operating system.
-func writeFileAt(name string, data []byte) error {
-	root, err := os.OpenRoot(filepath.Dir(name))
-	if err != nil {
-		return err
+// target follows name to the file that a write of it would change.
+func target(root *os.Root, name string) (string, error) {
+	for range maxLinks {
+		info, err := root.Lstat(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return name, nil
+		case err != nil:
+			return "", err
+		case info.Mode().IsRegular():
+			return name, nil
+		case info.Mode()&fs.ModeSymlink == 0:
+			return "", fmt.Errorf("%s is in the way: it is no file", name)
+		}
+		link, err := root.Readlink(name)
+		if err != nil {
+			return "", err
+		}
+		if filepath.IsAbs(link) {
+			return "", fmt.Errorf("%s is in the way: it is a link out of the folder", name)
+		}
+		name = path.Join(path.Dir(name), filepath.ToSlash(link))
 	}
-	defer root.Close()
-	return writeFile(root, filepath.Base(name), data)
+	return "", fmt.Errorf("%s: more than %d links in a row", name, maxLinks)
 }
 
 // syncDir makes a rename survive a power cut. Not every system can sync a

@@ -17,7 +17,7 @@ const (
 	articlesDir = "articles"
 	draftsDir   = "drafts"
 	indexFile   = "index.md"
-	markerFile  = ".sessionbible" // says that the names above are ours
+	markerFile  = ".sessionbible" // says that the names above are ours; see also lockFile
 	earlierDir  = "earlier"       // earlier books, each in a folder named after its time
 )
 
@@ -26,6 +26,7 @@ const (
 type book struct {
 	dir  string
 	root *os.Root
+	lock *lock
 }
 
 // A marker is what markerFile holds.
@@ -40,8 +41,8 @@ func newBook(dir string) *book { return &book{dir: dir} }
 
 // open makes the folder ready for a new book. A book that an earlier run left
 // there, with its drafts, is moved as a whole to its folder earlier/TIME: no
-// two runs mix, and none loses the other's work. It is an error if files are in
-// the way that no run made. moved is where the earlier book went, or "".
+// two runs mix, and none loses the other's work. It is an error if another
+// run writes there at this time, or if files are in the way that no run made. moved is where the earlier book went, or "".
 func (b *book) open(s *session, now time.Time) (moved string, err error) {
 	if err := os.MkdirAll(b.dir, 0o755); err != nil {
 		return "", err
@@ -51,9 +52,12 @@ func (b *book) open(s *session, now time.Time) (moved string, err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = b.root.Close()
+			_ = b.close()
 		}
 	}()
+	if b.lock, err = takeLock(b.root); err != nil {
+		return "", err
+	}
 	if moved, err = b.moveEarlier(now); err != nil {
 		return "", err
 	}
@@ -141,7 +145,13 @@ func (b *book) blank() bool {
 }
 
 // close gives the folder back. Files already written stay.
-func (b *book) close() error { return b.root.Close() }
+func (b *book) close() error {
+	if b.lock != nil {
+		b.lock.release()
+		b.lock = nil
+	}
+	return b.root.Close()
+}
 
 // keepDraft writes the unfinished text of the agent called name, and returns
 // its path.

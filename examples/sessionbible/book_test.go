@@ -1,11 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -81,6 +86,63 @@ func TestBookBindsSavedPagesAndNamesTheRest(t *testing.T) {
 	assert.Contains(t, string(page), "\nmessages: [2]\n")
 }
 
+func TestTwoRunsDoNotShareAFolder(t *testing.T) {
+	dir := t.TempDir()
+	s := conversation("user: please do this for me")
+	first := newBook(dir)
+	_, err := first.open(s, time.Now())
+	require.NoError(t, err)
+	file, err := first.keepDraft("article-001", "unfinished")
+	require.NoError(t, err)
+
+	_, err = newBook(dir).open(s, time.Now())
+	require.ErrorContains(t, err, fmt.Sprintf("another run (process %d) writes there now", os.Getpid()))
+	assert.FileExists(t, file, "nothing of the first run is moved")
+
+	var stderr bytes.Buffer
+	assert.Equal(t, exitUsage, run(t.Context(), []string{"-out", dir, "-faults", "none"}, io.Discard, &stderr))
+	assert.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
+	assert.Contains(t, stderr.String(), "sessionbible: -out: another run (process ")
+
+	require.NoError(t, first.close())
+	assert.NoFileExists(t, filepath.Join(dir, lockFile))
+
+	// What a run left that was killed is nobody's lock.
+	require.NoError(t, os.WriteFile(filepath.Join(dir, lockFile), []byte("999999999\n"), 0o644))
+	second := newBook(dir)
+	moved, err := second.open(s, time.Now())
+	require.NoError(t, err)
+	assert.FileExists(t, filepath.Join(moved, "drafts", "article-001.md"))
+	require.NoError(t, second.close())
+}
+
+func TestLockIsHeldByOneOfMany(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	require.NoError(t, err)
+	defer root.Close()
+	var held, most, taken atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 200 {
+				l, err := takeLock(root)
+				if err != nil {
+					continue
+				}
+				taken.Add(1)
+				if n := held.Add(1); n > 1 {
+					most.Store(n)
+				}
+				held.Add(-1)
+				l.release()
+			}
+		})
+	}
+	wg.Wait()
+	assert.Positive(t, taken.Load())
+	assert.Zero(t, most.Load(), "holders at one time")
+}
+
 func bases(files []string) []string {
 	var out []string
 	for _, f := range files {
@@ -119,12 +181,13 @@ func TestEarlierBookIsMovedWhole(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, articlesDir, "001-old.md"), []byte("old"), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("mine"), 0o644))
 	require.NoError(t, first.bind(t.Context(), s, nil))
+	require.NoError(t, first.close())
 
 	open := func() (string, error) {
 		b := newBook(dir)
 		moved, err := b.open(s, time.Now())
 		if err == nil {
-			t.Cleanup(func() { _ = b.close() })
+			err = b.close()
 		}
 		return moved, err
 	}
@@ -175,9 +238,13 @@ func TestWriteFileIsWholeOrNotAtAll(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "two", string(data))
 
-	// A rename that fails leaves neither a new file nor a temporary one.
+	// A write that fails leaves neither a new file nor a temporary one.
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "taken", "inside"), 0o755))
 	assert.Error(t, writeFileAt(filepath.Join(dir, "taken"), []byte("x")))
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	defer root.Close()
+	assert.ErrorContains(t, writeFile(root, "taken", []byte("x")), "it is no file")
 	assert.Error(t, writeFileAt(filepath.Join(dir, "none", "a.md"), []byte("x")))
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)

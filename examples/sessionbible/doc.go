@@ -17,8 +17,15 @@
 //	go run ./examples/sessionbible -base-url http://localhost:8000/v1 session.json
 //
 // The output folder holds index.md, articles, and drafts of what was not
-// saved. An earlier book there is moved to its folder earlier, so that no two
-// runs mix.
+// saved. An earlier book there is moved to its folder earlier, and a run that
+// still writes there keeps others out, so that no two runs mix.
+//
+// Where to read: session.go and message.go read the export, plan.go cuts it
+// into articles; desk.go is what an agent works with, its tools; harness.go
+// wires client, agents and group, and model.go says what a failure means to
+// them; book.go, page.go and index.go are what lands on disk; tally.go,
+// progress.go, cause.go and report.go are what people see. naive.go is the
+// same without any of it.
 //
 // To use it as the start of a harness of your own, copy the folder. Only
 // offline.go needs the embedded server; without it, and without the calls of

@@ -60,7 +60,7 @@ func parseOptions(args []string, help io.Writer) (*options, error) {
 	keyEnv := fs.String("api-key-env", "OPENAI_API_KEY", "environment variable with the endpoint's key")
 	fs.IntVar(&o.agents, "agents", 45, "agents in parallel")
 	fs.IntVar(&o.articles, "articles", 0, "how many articles; 0 means one per message worth one")
-	fs.StringVar(&o.out, "out", "./bible", "folder for the book; an earlier book there is moved to its folder earlier")
+	fs.StringVar(&o.out, "out", "./bible", "folder for the book, of one run at a time; an earlier book there is moved to its folder earlier")
 	fs.StringVar(&o.faults, "faults", defaultFaults(), "embedded server only: its faults, or none")
 	fs.StringVar(&o.habits, "habits", defaultHabits(), "embedded server only: its author's bad habits, or none")
 	fs.Uint64Var(&o.seed, "seed", 1, "embedded server only: the same seed gives the same faults")
@@ -70,7 +70,7 @@ func parseOptions(args []string, help io.Writer) (*options, error) {
 	fs.DurationVar(&o.deadline, "deadline", 0, "longest run; 0 means 2h")
 	fs.IntVar(&o.rpm, "rpm", 0, "most requests per minute; 0 means no limit")
 	fs.IntVar(&o.maxInFlight, "max-in-flight", 0, "most requests at a time; 0 means no limit")
-	fs.StringVar(&o.report, "report", "", "file for a JSON report, - for stdout")
+	fs.StringVar(&o.report, "report", "", "file for a JSON report, - for stdout; a device or a pipe is written into")
 	fs.BoolVar(&o.naive, "naive", false, "the old way, for seeing the deadlock: no timeouts, no way out, no report")
 
 	var files []string

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/neverhang/neverhang/agentloop"
@@ -38,7 +36,6 @@ type harness struct {
 	tally   *tally
 	say     *printer
 	started time.Time
-	told    sync.Map // texts of notes that are told once
 }
 
 // newHarness wires client, agents and group. Nothing is sent yet.
@@ -54,7 +51,7 @@ func newHarness(o *options, s *session, plan []article, b *book, server *offline
 		Parallel: o.agents, Deadline: o.deadline, Grace: grace, OnEvent: h.acted,
 	}
 	if server != nil {
-		server.tune(&cfg, &group, plan)
+		server.tune(&cfg, &group)
 	}
 	h.clocks = setClocks(&cfg.Clocks, o)
 
@@ -146,10 +143,11 @@ func (h *harness) called(e llmclient.Event) {
 	case e.Kind == llmclient.EventBreaker:
 		h.note("breaker %s: %s", e.Breaker.To, e.Breaker.Why)
 	case e.Kind == llmclient.EventAdapted:
-		// Calls that are under way at the same time find it out one by one.
-		if _, told := h.told.LoadOrStore(e.Text, true); !told {
-			h.note("the endpoint: %s", e.Text)
-		}
+		h.note("the endpoint: %s", e.Text)
+	case e.Kind == llmclient.EventDead:
+		h.note("the endpoint is dead: %s", e.Text)
+	case e.Kind == llmclient.EventInsecure:
+		h.note("insecure: %s", e.Text)
 	}
 }
 
@@ -230,7 +228,8 @@ func (h *harness) report(ended *agentloop.Report) *report {
 			Steps: res.Steps, Missing: res.Missing, Rounds: res.Rounds, Restarts: res.Restarts,
 			Article: orNull(saved), Draft: orNull(draft), DurationMS: res.Duration.Milliseconds(),
 		}
-		a.Error = orNull(cause(res, ended.Err))
+		why := cause(res, ended.Err)
+		a.Error, a.kind = orNull(why), firstOf(kindOf(res.Err), roundTimes(why))
 		h.tally.fill(&a)
 		if res.Outcome != agentloop.Done {
 			r.Run.ExitCode = exitNotDone
@@ -243,25 +242,4 @@ func (h *harness) report(ended *agentloop.Report) *report {
 		h.server.fill(r, h.opts)
 	}
 	return r
-}
-
-// cause says why an agent is not done: if the whole run was ended, for the
-// reason of that, since agents with one trouble are to say one thing. Else the
-// loop's error names agent, outcome and missing steps around the cause; the
-// report has those apart.
-func cause(res agentloop.Result, all error) string {
-	var causes []string
-	switch inner := errors.Unwrap(res.Err); {
-	case res.Err == nil:
-	case all != nil && errors.Is(res.Err, all):
-		causes = append(causes, all.Error())
-	case inner != nil:
-		causes = append(causes, inner.Error())
-	default:
-		causes = append(causes, res.Err.Error())
-	}
-	if res.DraftErr != nil {
-		causes = append(causes, res.DraftErr.Error())
-	}
-	return cut(strings.Join(strings.Fields(strings.Join(causes, "; ")), " "), 1000)
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -79,6 +78,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err := checkReport(o.report); err != nil {
 		return usageError(err)
 	}
+	if isOutput(o.report, stdout) {
+		o.report = "-"
+	}
 
 	var server *offline
 	if o.embedded() {
@@ -127,26 +129,8 @@ func neverStarted(ctx context.Context, o *options, s *session, plan []article, e
 	}
 	r.sum()
 	say.line("sessionbible: %v", err)
-	if err := r.deliver(o.report, stdout); err != nil {
+	if err := r.deliver(o.report, stdout, say); err != nil {
 		say.line("sessionbible: %v", err)
 	}
 	return r.Run.ExitCode
-}
-
-// checkReport finds out before the run whether its report will have a place.
-func checkReport(file string) error {
-	if file == "" || file == "-" {
-		return nil
-	}
-	if info, err := os.Stat(file); err == nil && info.IsDir() {
-		return fmt.Errorf("-report %s is a directory, want a file", file)
-	}
-	info, err := os.Stat(filepath.Dir(file))
-	if err == nil && !info.IsDir() {
-		err = errors.New("is no directory")
-	}
-	if err != nil {
-		return fmt.Errorf("-report %s: its folder: %w", file, err)
-	}
-	return nil
 }

@@ -64,11 +64,7 @@ func (f *offline) close() { f.srv.Close() }
 
 // tune makes everything quick: the server is in the same process, so a second
 // of silence there is what minutes are elsewhere.
-func (f *offline) tune(cfg *llmclient.Config, group *agentloop.GroupConfig, plan []article) {
-	longest := 0
-	for _, a := range plan {
-		longest = max(longest, a.Last-a.First+1)
-	}
+func (f *offline) tune(cfg *llmclient.Config, group *agentloop.GroupConfig) {
 	cfg.BaseURL = f.srv.BaseURL()
 	cfg.Clocks = llmclient.Clocks{
 		Connect:     llmclient.Clock{Limit: time.Second},
@@ -79,9 +75,10 @@ func (f *offline) tune(cfg *llmclient.Config, group *agentloop.GroupConfig, plan
 		End:         llmclient.Clock{Limit: 500 * time.Millisecond},
 		Call:        llmclient.Clock{Limit: 20 * time.Second},
 	}
-	// One of its faults is output without end. What it has to say grows with
-	// the messages that an article is on.
-	cfg.Limits.AnswerBytes = 48<<10 + int64(longest)*8<<10
+	// One of its faults is output without end, as text that repeats itself.
+	// What its author quotes may do so too, for no more than a page, and in the
+	// arguments of tools, which may repeat four times as much.
+	cfg.Limits.RepeatBytes = pageSize / 3
 	cfg.Retry = llmclient.Retry{Backoff: 100 * time.Millisecond, MaxBackoff: time.Second}
 
 	// Four requests in ten fail on purpose, so a short run of failures says

@@ -88,7 +88,11 @@ func (h *harness) progress(elapsed time.Duration) string {
 	if len(calls) > 0 {
 		fmt.Fprintf(&b, " · calls: %s, oldest %s", inOrder(calls, callPhases()), seconds(oldest))
 	}
-	fmt.Fprintf(&b, " · retries %d · breaker %s", retries, h.client.Breaker().State)
+	fmt.Fprintf(&b, " · retries %d", retries)
+	if restarts := h.tally.restarts(); restarts != "" {
+		fmt.Fprintf(&b, " · restarts: %s", restarts)
+	}
+	fmt.Fprintf(&b, " · breaker %s", h.client.Breaker().State)
 	return b.String()
 }
 

@@ -81,6 +81,8 @@ type agentReport struct {
 	Draft      *string  `json:"draft"`
 	Error      *string  `json:"error"`
 	DurationMS int64    `json:"duration_ms"`
+
+	kind string // of the error, for people, who want one line for one cause
 }
 
 // newReport begins the report of a run.
@@ -130,7 +132,7 @@ func (r *report) encode() ([]byte, error) {
 }
 
 // deliver writes the report as JSON where it is wanted, if it is.
-func (r *report) deliver(file string, stdout io.Writer) error {
+func (r *report) deliver(file string, stdout io.Writer, say *printer) error {
 	if file == "" {
 		return nil
 	}
@@ -139,6 +141,8 @@ func (r *report) deliver(file string, stdout io.Writer) error {
 	case err != nil:
 	case file == "-":
 		_, err = stdout.Write(data)
+	case isOutput(file, say.w):
+		_, err = say.Write(data)
 	default:
 		err = writeFileAt(file, data)
 	}
@@ -151,7 +155,7 @@ func (r *report) deliver(file string, stdout io.Writer) error {
 // finish delivers the report, tells people how the run went, and returns the
 // exit code. The file comes first: a terminal may be slow.
 func (r *report) finish(o *options, stdout io.Writer, say *printer) int {
-	err := r.deliver(o.report, stdout)
+	err := r.deliver(o.report, stdout, say)
 	r.complain(say)
 	if o.report == "-" {
 		r.summary(say)
@@ -166,36 +170,6 @@ func (r *report) finish(o *options, stdout io.Writer, say *printer) int {
 		}
 	}
 	return r.Run.ExitCode
-}
-
-// failures groups the agents that are not done by outcome and error: 45 agents
-// with one trouble are one line. The largest group comes first.
-func (r *report) failures() []failure {
-	var groups []failure
-	for i := range r.Agents {
-		a := &r.Agents[i]
-		if a.Outcome == done {
-			continue
-		}
-		text := "no error"
-		if a.Error != nil {
-			text = *a.Error
-		}
-		at := slices.IndexFunc(groups, func(f failure) bool { return f.outcome == a.Outcome && f.text == text })
-		if at < 0 {
-			at = len(groups)
-			groups = append(groups, failure{outcome: a.Outcome, text: text})
-		}
-		groups[at].names = append(groups[at].names, a.Name)
-	}
-	slices.SortStableFunc(groups, func(a, b failure) int { return len(b.names) - len(a.names) })
-	return groups
-}
-
-// A failure is one reason and the agents that share it.
-type failure struct {
-	outcome, text string
-	names         []string
 }
 
 // summary writes what a person wants to know at the end.
@@ -215,14 +189,18 @@ func (r *report) summary(w io.Writer) {
 	fmt.Fprintf(w, "  requests: %d, of them %d retries; failed attempts survived: %d; agents restarted: %d times\n",
 		t.Requests, t.Retries, t.Survived, t.Restarts)
 	if t.FaultsInjected != nil {
-		fmt.Fprintf(w, "  faults injected: %d (%s)\n", *t.FaultsInjected, counts(t.Faults))
+		fmt.Fprintf(w, "  faults injected: %d%s\n", *t.FaultsInjected, inParens(counts(t.Faults)))
 	}
 }
 
 // complain names on w the agents that are not done, and why.
 func (r *report) complain(w io.Writer) {
 	for _, f := range r.failures() {
-		fmt.Fprintf(w, "sessionbible: %d %s: %s\n    %s\n", len(f.names), f.outcome, f.text, strings.Join(f.names, ", "))
+		what := f.outcome
+		if f.differ {
+			what += ", for example"
+		}
+		fmt.Fprintf(w, "sessionbible: %d %s: %s\n    %s\n", len(f.names), what, f.text, strings.Join(f.names, ", "))
 	}
 }
 
@@ -244,6 +222,14 @@ func counts(m map[string]int) string {
 		names[i] = fmt.Sprintf("%s %d", name, m[name])
 	}
 	return strings.Join(names, ", ")
+}
+
+// inParens writes a remark behind something, if there is one.
+func inParens(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + s + ")"
 }
 
 // seconds writes a duration for people: 4.2s, 75s, 12m30s.

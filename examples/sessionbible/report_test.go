@@ -80,6 +80,40 @@ func TestSameTroubleIsToldOnce(t *testing.T) {
 	assert.Equal(t, []string{"sessionbible: 1 failed: no error", "    b"}, lines[2:])
 }
 
+func TestOneCauseInManyWordsIsToldOnce(t *testing.T) {
+	err := func(after string) *string {
+		return orNull("llmclient: silent for " + after + " (a restart in 17.025860889s would come after the deadline in 45.488396ms)")
+	}
+	r := &report{Agents: []agentReport{
+		{Name: "a", Outcome: "failed", kind: "timeout of Gap", Error: err("1.000012345s")},
+		{Name: "b", Outcome: "failed", kind: "timeout of Gap", Error: err("1m2.5s")},
+		{Name: "c", Outcome: "stalled", kind: "timeout of Gap", Error: err("1.000012345s")},
+		{Name: "d", Outcome: "failed", kind: "timeout of Call", Error: err("2s")},
+	}}
+	var b bytes.Buffer
+	r.complain(&b)
+	tail := " (a restart in 17s would come after the deadline in 45ms)\n    "
+	assert.Equal(t, "sessionbible: 2 failed, for example: llmclient: silent for 1s"+tail+"a, b\n"+
+		"sessionbible: 1 stalled: llmclient: silent for 1s"+tail+"c\n"+
+		"sessionbible: 1 failed: llmclient: silent for 2s"+tail+"d\n", b.String())
+}
+
+func TestRoundTimes(t *testing.T) {
+	for in, want := range map[string]string{
+		"after 1m2.503s, 3s": "after 1m3s, 3s", "12.345678ms and 1.2345µs": "12ms and 1µs", "v1.2 took 1h0m0.5s": "v1.2 took 1h0m1s",
+		"1.5s": "1.5s", "10.0.0.1:80": "10.0.0.1:80", "1.5sec": "1.5sec",
+	} {
+		assert.Equal(t, want, roundTimes(in))
+	}
+}
+
+func TestSummaryWithoutFaults(t *testing.T) {
+	none := 0
+	var b bytes.Buffer
+	(&report{Totals: totals{FaultsInjected: &none}}).summary(&b)
+	assert.Contains(t, b.String(), "faults injected: 0\n")
+}
+
 func TestSeconds(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", 4210 * time.Millisecond: "4.2s", 75 * time.Second: "1m15s", 12*time.Second + 600*time.Millisecond: "13s",

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/neverhang/neverhang/llmclient"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -191,6 +192,46 @@ func checkQuotes(t *testing.T, file, body string, s *session, a article) {
 		assert.Contains(t, own.String(), letters(quote), file)
 	}
 	assert.Positive(t, quotes, file)
+}
+
+func TestSessionWithOneLongWord(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "word.json")
+	word := strings.Repeat("QUJD", 50_000)
+	code := "var a=1;" + strings.Repeat("f(a,b);", 10_000)
+	data, err := json.Marshal(map[string]any{"info": map[string]any{"title": "t"}, "messages": []any{
+		map[string]any{"info": map[string]any{"role": "user"}, "parts": []any{map[string]any{"type": "text", "text": "Encode this file: " + word}}},
+		map[string]any{"info": map[string]any{"role": "assistant"}, "parts": []any{map[string]any{"type": "text", "text": "Minified: " + code}}},
+	}})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, data, 0o644))
+	r := runIt(t.Context(), t, "-faults", "none", "-habits", "none", "-deadline", "20s", file)
+	require.Equal(t, exitDone, r.code, r.stderr)
+	assert.Equal(t, 2, r.report.Totals.Saved)
+	assert.Zero(t, r.report.Totals.Restarts)
+}
+
+func TestRestartsAreToldWithTheirCause(t *testing.T) {
+	t.Parallel()
+	r := runIt(t.Context(), t, "-faults", "500=1", "-habits", "none", "-articles", "2", "-deadline", "9s")
+	assert.Equal(t, exitNotDone, r.code, r.stderr)
+	assert.Regexp(t, `restarts: server 500 \d+.* · breaker`, r.stderr)
+	for _, a := range r.report.Agents {
+		require.NotNil(t, a.Error, a.Name)
+		assert.Regexp(t, `; restarted before: .*server 500 \d+`, *a.Error)
+	}
+}
+
+func TestWhatConcernsTheEndpointIsNoted(t *testing.T) {
+	var stderr bytes.Buffer
+	say := newPrinter(&stderr)
+	h := &harness{tally: newTally(nil), say: say, started: time.Now()}
+	h.called(llmclient.Event{Kind: llmclient.EventDead, Text: "2 probes in a row were not answered"})
+	h.called(llmclient.Event{Kind: llmclient.EventInsecure, Text: "the key goes over plain http"})
+	h.called(llmclient.Event{Kind: llmclient.EventSuspect, Text: "one call waits long"})
+	say.close()
+	assert.Regexp(t, `^ +\S+  the endpoint is dead: 2 probes in a row were not answered\n +\S+  insecure: the key goes over plain http\n$`,
+		stderr.String())
 }
 
 func TestFaultsFollowFromTheSeed(t *testing.T) {

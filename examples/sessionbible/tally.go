@@ -14,13 +14,15 @@ type tally struct {
 	mu      sync.Mutex
 	agents  map[string]*count
 	retries int
+	causes  map[string]int // of all restarts so far
 }
 
 // A count is one agent's part of a tally.
 type count struct {
-	attempts int // requests sent, or failed on their way
-	failed   int // attempts that failed since the last answer
-	survived int // failed attempts that an answer came after
+	attempts int            // requests sent, or failed on their way
+	failed   int            // attempts that failed since the last answer
+	survived int            // failed attempts that an answer came after
+	restarts map[string]int // how often, by cause
 	phase    string
 }
 
@@ -44,9 +46,9 @@ func phaseAfter(step string) string {
 }
 
 func newTally(plan []article) *tally {
-	t := &tally{agents: make(map[string]*count)}
+	t := &tally{agents: make(map[string]*count), causes: make(map[string]int)}
 	for _, a := range plan {
-		t.agents[a.name()] = &count{phase: phaseWaiting}
+		t.agents[a.name()] = &count{phase: phaseWaiting, restarts: make(map[string]int)}
 	}
 	return t
 }
@@ -89,6 +91,10 @@ func (t *tally) acted(e agentloop.Event) {
 	switch e.Kind {
 	case agentloop.EventStarted:
 		c.phase = phaseReading
+	case agentloop.EventRestart:
+		why := firstOf(kindOf(e.Err), "other")
+		c.restarts[why]++
+		t.causes[why]++
 	case agentloop.EventStep:
 		c.phase = phaseAfter(e.Step)
 	case agentloop.EventEnded:
@@ -96,13 +102,24 @@ func (t *tally) acted(e agentloop.Event) {
 	}
 }
 
-// fill puts the agent's counts into its report.
+// fill puts the agent's counts into its report, and beside its error, if it
+// has one, why it was restarted.
 func (t *tally) fill(a *agentReport) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c := t.agents[a.Name]; c != nil {
 		a.Attempts, a.Survived = c.attempts, c.survived
+		if a.Error != nil && len(c.restarts) > 0 {
+			a.Error = orNull(*a.Error + "; restarted before: " + counts(c.restarts))
+		}
 	}
+}
+
+// restarts counts the restarts so far by cause, in one line.
+func (t *tally) restarts() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return counts(t.causes)
 }
 
 // phases counts the agents in each phase, and the retries so far.

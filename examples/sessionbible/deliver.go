@@ -1,0 +1,126 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// deliverLimit bounds the wait for the other end of a pipe that is to take the
+// report. An interrupted run has two seconds for everything.
+const deliverLimit = time.Second
+
+// checkReport finds out before the run whether its report will have a place.
+func checkReport(file string) error {
+	if file == "" || file == "-" {
+		return nil
+	}
+	info, err := os.Stat(file)
+	if err == nil && info.IsDir() {
+		return fmt.Errorf("-report %s is a directory, want a file", file)
+	}
+	if err == nil {
+		return nil
+	}
+	file, err = followLinks(file)
+	if err == nil {
+		if info, err = os.Stat(filepath.Dir(file)); err == nil && !info.IsDir() {
+			err = errors.New("is no directory")
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("-report %s: its folder: %w", file, err)
+	}
+	return nil
+}
+
+// isOutput reports whether file is another name of out, such as /dev/stdout
+// for a pipe or for the file that a shell put there. A terminal is not meant:
+// it can be opened twice.
+func isOutput(file string, out any) bool {
+	f, ok := out.(*os.File)
+	if !ok || file == "" || file == "-" {
+		return false
+	}
+	a, err1 := os.Stat(file)
+	b, err2 := f.Stat()
+	return err1 == nil && err2 == nil && a.Mode()&fs.ModeDevice == 0 && os.SameFile(a, b)
+}
+
+// writeFileAt puts data where a path of the operating system leads. A file is
+// replaced whole or not at all, and a link to it stays; a device or a pipe is
+// written into.
+func writeFileAt(name string, data []byte) error {
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		if info.IsDir() {
+			return fmt.Errorf("%s is a directory", name)
+		}
+		return writeInto(name, data)
+	}
+	name, err := followLinks(name)
+	if err != nil {
+		return err
+	}
+	if isDescriptor(name) {
+		return writeInto(name, data)
+	}
+	root, err := os.OpenRoot(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return writeFile(root, filepath.Base(name), data)
+}
+
+// writeInto writes to what can not be replaced. A pipe that nobody reads, or
+// no longer, costs deliverLimit and not for ever.
+func writeInto(name string, data []byte) error {
+	until := time.Now().Add(deliverLimit)
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|syscall.O_NONBLOCK, 0)
+	for errors.Is(err, syscall.ENXIO) && time.Now().Before(until) {
+		time.Sleep(20 * time.Millisecond) // the system tells nobody when a reader comes
+		f, err = os.OpenFile(name, os.O_WRONLY|os.O_APPEND|syscall.O_NONBLOCK, 0)
+	}
+	if errors.Is(err, syscall.ENXIO) {
+		return fmt.Errorf("%s: nobody reads it", name)
+	}
+	if err != nil {
+		return err
+	}
+	_ = f.SetWriteDeadline(until) // what has no deadlines, such as /dev/null, needs none
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}
+
+// isDescriptor reports whether the path names an open file of a process.
+func isDescriptor(name string) bool { return strings.HasPrefix(name, "/proc/") }
+
+// followLinks returns what a path leads to, which need not exist. The link of
+// an open file is not followed: what it says is for people.
+func followLinks(name string) (string, error) {
+	for range maxLinks {
+		dir, err := filepath.EvalSymlinks(filepath.Dir(name))
+		if err != nil {
+			return name, err
+		}
+		name = filepath.Join(dir, filepath.Base(name))
+		info, err := os.Lstat(name)
+		if err != nil || info.Mode()&fs.ModeSymlink == 0 || isDescriptor(name) {
+			return name, ignoreMissing(err)
+		}
+		link, err := os.Readlink(name)
+		if err != nil {
+			return name, err
+		}
+		if !filepath.IsAbs(link) {
+			link = dir + string(filepath.Separator) + link // not joined: its .. may follow a link
+		}
+		name = link
+	}
+	return name, fmt.Errorf("%s: more than %d links in a row", name, maxLinks)
+}
