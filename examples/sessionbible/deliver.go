@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,6 +24,9 @@ func checkReport(file string) error {
 	info, err := os.Stat(file)
 	if err == nil && info.IsDir() {
 		return fmt.Errorf("-report %s is a directory, want a file", file)
+	}
+	if err == nil && info.Mode().IsRegular() && info.Size() > 0 && !isReport(file) {
+		return fmt.Errorf("-report %s exists and is no report of an earlier run; name another file", file)
 	}
 	if err == nil {
 		return nil
@@ -123,4 +127,20 @@ func followLinks(name string) (string, error) {
 		name = link
 	}
 	return name, fmt.Errorf("%s: more than %d links in a row", name, maxLinks)
+}
+
+// isReport reports whether a file looks like a report of ours: what else stands
+// there, a session for example, is not to be written over.
+func isReport(file string) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var r struct {
+		Run    json.RawMessage `json:"run"`
+		Totals json.RawMessage `json:"totals"`
+		Agents json.RawMessage `json:"agents"`
+	}
+	return json.NewDecoder(f).Decode(&r) == nil && len(r.Run) > 0 && len(r.Totals) > 0 && len(r.Agents) > 0
 }

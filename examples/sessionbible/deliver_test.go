@@ -18,11 +18,28 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// A session given as the report, by a slip of the shell, is not written over.
+func TestWhatIsNoReportIsNotReplaced(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"session.json": `{"info":{},"messages":[]}`, "notes.txt": "notes", "lines.jsonl": "{}\n{}\n",
+	} {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		assert.ErrorContains(t, checkReport(file), "no report of an earlier run", name)
+	}
+	for name, text := range map[string]string{"empty": "", "report.json": `{"run":{"id":"1"},"totals":{"saved":1},"agents":[]}`} {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		assert.NoError(t, checkReport(file), name)
+	}
+}
+
 func TestLinksAreFollowedAndStay(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	require.NoError(t, os.MkdirAll(in("far/deep"), 0o755))
-	require.NoError(t, os.WriteFile(in("far/old"), []byte("old"), 0o644))
+	require.NoError(t, os.WriteFile(in("far/old"), []byte(`{"run":{},"totals":{},"agents":[]}`), 0o644))
 	for link, to := range map[string]string{
 		"to-file": "far/old", "to-link": "to-file", "to-none": in("far/new"), "folder": "far/deep", "far/deep/up": "../other",
 	} {

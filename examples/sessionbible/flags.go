@@ -71,7 +71,7 @@ func parseOptions(args []string, help io.Writer) (*options, error) {
 	fs.IntVar(&o.rpm, "rpm", 0, "most requests per minute; 0 means no limit")
 	fs.IntVar(&o.maxInFlight, "max-in-flight", 0, "most requests at a time; 0 means no limit")
 	fs.StringVar(&o.report, "report", "", "file for a JSON report, - for stdout; a device or a pipe is written into")
-	fs.BoolVar(&o.naive, "naive", false, "the old way, for seeing the deadlock: no timeouts, no way out, no report")
+	fs.BoolVar(&o.naive, "naive", false, "the old way, for seeing the deadlock: no timeouts, no way out, no report; without -faults the server hangs on every request, without -out the book goes to ./bible-naive")
 
 	var files []string
 	for len(args) > 0 { // flags may follow the session
@@ -107,6 +107,9 @@ func parseOptions(args []string, help io.Writer) (*options, error) {
 		if o.apiKey == "" && set["api-key-env"] {
 			return nil, fmt.Errorf("-api-key-env names %s, which is not set", *keyEnv)
 		}
+	}
+	if o.naive && !set["out"] {
+		o.out += "-naive" // what an ordinary run made there stays as it is
 	}
 	if o.naive && !set["faults"] && o.embedded() {
 		o.faults, o.habits = naiveFaults, "none"

@@ -107,6 +107,12 @@ func writeNaively(ctx context.Context, h *harness, patience time.Duration) int {
 		client.baseURL = h.server.baseURL()
 	}
 	say.line("the old way: %d agents on a plain http.Client without timeouts, and a WaitGroup", min(o.agents, len(h.desks)))
+	if o.report != "" {
+		say.line("there will be no report: the old way has none")
+	}
+	if h.server != nil && o.faults == naiveFaults {
+		say.line("the server hangs on every request; -faults sets others")
+	}
 	done := make(chan struct{})
 	go waitForAll(client, h.desks, o.agents, done)
 
@@ -168,7 +174,7 @@ func dumpNaive(say *printer, patience time.Duration, returned int64) {
 		}
 	}
 	b.WriteString("\nNothing here will ever return: no deadline, no clock, nobody to give up. That is the deadlock.\n" +
-		"Without -naive the same agents end, and say why.\n")
+		"Without -naive every agent ends, whatever the server does, and says why.\n")
 	_, _ = io.WriteString(say, b.String())
 }
 
@@ -183,7 +189,11 @@ func (h *harness) naiveEnd() int {
 		}
 		entries = append(entries, e)
 	}
-	h.say.line("%d of %d articles saved; nobody knows what became of the others", saved, len(h.desks))
+	text := "%d of %d articles saved"
+	if saved < len(h.desks) {
+		text += "; nobody knows what became of the others"
+	}
+	h.say.line(text, saved, len(h.desks))
 	if err := h.book.bind(context.Background(), h.session, entries); err != nil {
 		h.say.line("sessionbible: the index: %v", err)
 		return exitNotDone
