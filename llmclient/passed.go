@@ -84,7 +84,10 @@ func (p *passed) request(ctx context.Context, body func() (io.ReadCloser, error)
 	if err != nil {
 		return nil, errors.New("the request cannot be built")
 	}
-	req.Header, req.Host, req.ContentLength = p.header.Clone(), p.host, p.length
+	if p.header != nil {
+		req.Header = p.header.Clone()
+	}
+	req.Host, req.ContentLength = p.host, p.length
 	switch {
 	case p.once:
 		req.Body = p.body

@@ -203,7 +203,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if req.Header.Get("Upgrade") != "" {
-		return c.wire.client.Transport.RoundTrip(req) // what follows is no answer
+		return c.wire.base().RoundTrip(req) // what follows is no answer
 	}
 	p, body, err := newPassed(req)
 	if err != nil {

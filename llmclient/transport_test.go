@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -457,5 +458,26 @@ func TestTransportAndAConsumerThatPauses(t *testing.T) {
 			require.NoError(t, err)
 			time.Sleep(10 * time.Minute)
 		}
+	})
+}
+
+// What net/http's client never hands down, and others may.
+func TestTransportBareRequests(t *testing.T) {
+	underSDK(t, fake.Config{}, nil, func(t *testing.T, b *below) {
+		u, err := url.Parse(b.srv.BaseURL() + "/models")
+		require.NoError(t, err)
+		resp, err := b.tr.RoundTrip(&http.Request{URL: u})
+		require.NoError(t, err)
+		assert.Equal(t, 200, resp.StatusCode)
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+
+		_, err = b.tr.RoundTrip(&http.Request{})
+		failure(t, err, llmclient.ErrRequest)
+
+		resp, err = b.tr.RoundTrip(&http.Request{URL: u, Header: http.Header{"Upgrade": {"websocket"}, "Connection": {"Upgrade"}}})
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
 	})
 }

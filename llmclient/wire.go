@@ -112,6 +112,14 @@ func (w *wire) renew() {
 	w.client.CloseIdleConnections()
 }
 
+// base returns the transport itself.
+func (w *wire) base() http.RoundTripper {
+	if t := w.client.Transport; t != nil {
+		return t
+	}
+	return http.DefaultTransport
+}
+
 // close gives up what the client's own transport holds.
 func (w *wire) close() {
 	if w.own != nil {
