@@ -97,14 +97,7 @@ func TestTheBreakerOpensAndCallersOutliveTheOutage(t *testing.T) {
 		}
 		return fake.Answer("ok")
 	}}, func(c *llmclient.Config) { c.Retry.Attempts = 100 }, func(t *testing.T, w *world) {
-		var wg sync.WaitGroup
-		for range 16 {
-			wg.Go(func() {
-				_, err := w.client.Chat(t.Context(), hello())
-				assert.NoError(t, err)
-			})
-		}
-		wg.Wait()
+		w.callers(t, 16)
 		assert.Less(t, time.Since(w.start), 2*time.Minute)
 		assert.Equal(t, breaker.Closed, w.client.Breaker().State)
 		assert.NotEmpty(t, w.ofKind(llmclient.EventBreaker))
@@ -174,14 +167,7 @@ func TestALongTrialLetsTheOthersIn(t *testing.T) {
 		}
 		return fake.Reply(fake.Repeat(60, time.Second, fake.Text("a ")), fake.End("stop"))
 	}}, func(c *llmclient.Config) { c.Retry.Attempts = 10 }, func(t *testing.T, w *world) {
-		var wg sync.WaitGroup
-		for range 8 {
-			wg.Go(func() {
-				_, err := w.client.Chat(t.Context(), hello())
-				assert.NoError(t, err)
-			})
-		}
-		wg.Wait()
+		w.callers(t, 8)
 		assert.Less(t, time.Since(w.start), 80*time.Second)
 	})
 }
@@ -194,14 +180,7 @@ func TestAnOutageOfBrokenOffAnswers(t *testing.T) {
 		}
 		return fake.Answer("ok")
 	}}, nil, func(t *testing.T, w *world) {
-		var wg sync.WaitGroup
-		for range 45 {
-			wg.Go(func() {
-				_, err := w.client.Chat(t.Context(), hello())
-				assert.NoError(t, err)
-			})
-		}
-		wg.Wait()
+		w.callers(t, 45)
 		assert.Less(t, len(w.srv.Requests()), 45+45+40)
 	})
 }

@@ -54,14 +54,7 @@ func TestADeadEndpointIsKnownSoon(t *testing.T) {
 	})
 	t.Run("by all of forty-five callers, who are all served in the end", func(t *testing.T) {
 		inWorld(t, deaf(3*time.Minute), nil, func(t *testing.T, w *world) {
-			var wg sync.WaitGroup
-			for range 45 {
-				wg.Go(func() {
-					_, err := w.client.Chat(t.Context(), hello())
-					assert.NoError(t, err)
-				})
-			}
-			wg.Wait()
+			w.callers(t, 45)
 			assert.Less(t, time.Since(w.start), 4*time.Minute)
 			assert.Len(t, w.ofKind(llmclient.EventDead), 1)
 			assert.LessOrEqual(t, len(w.srv.Requests()), 45+45+5)
@@ -146,14 +139,7 @@ func TestASingleThreadedServerIsNotDead(t *testing.T) {
 		},
 		Models: fake.Always(fake.Hang()),
 	}, nil, func(t *testing.T, w *world) {
-		var wg sync.WaitGroup
-		for range 2 {
-			wg.Go(func() {
-				_, err := w.client.Chat(t.Context(), hello())
-				assert.NoError(t, err)
-			})
-		}
-		wg.Wait()
+		w.callers(t, 2)
 		assert.Len(t, w.srv.Requests(), 2)
 		assert.Empty(t, w.ofKind(llmclient.EventDead))
 	})
@@ -167,14 +153,7 @@ func TestAForgottenRequestIsCutAndSentAgain(t *testing.T) {
 		}
 		return fake.Reply(fake.Pause(time.Second), fake.Answer("ok"))
 	}}, func(c *llmclient.Config) { c.Pacer.MaxInFlight = 30 }, func(t *testing.T, w *world) {
-		var wg sync.WaitGroup
-		for range 100 {
-			wg.Go(func() {
-				_, err := w.client.Chat(t.Context(), hello())
-				assert.NoError(t, err)
-			})
-		}
-		wg.Wait()
+		w.callers(t, 100)
 		assert.Less(t, time.Since(w.start), 6*time.Minute)
 		assert.Empty(t, w.ofKind(llmclient.EventBreaker), "the others succeed")
 		for _, e := range w.ofKind(llmclient.EventFailed) {

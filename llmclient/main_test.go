@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -74,6 +75,19 @@ func script(replies ...fakeserver.Step) fakeserver.Config {
 
 func hello() *chat.Request {
 	return &chat.Request{Messages: []chat.Message{chat.User("hello")}, Caller: "tester"}
+}
+
+// callers lets n callers ask at once, and requires that all are answered.
+func (w *world) callers(t *testing.T, n int) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			_, err := w.client.Chat(t.Context(), hello())
+			assert.NoError(t, err)
+		})
+	}
+	wg.Wait()
 }
 
 // elapsed requires that exactly d has passed since the test began.

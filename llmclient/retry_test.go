@@ -3,7 +3,6 @@ package llmclient_test
 import (
 	"context"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -186,14 +185,7 @@ func TestOneCoolDownForAllAndNoHerdAfterIt(t *testing.T) {
 		return fake.Answer("ok")
 	}
 	inWorld(t, fake.Config{Script: throttle}, func(c *llmclient.Config) { c.Retry.Jitter = 0; c.Pacer.Rand = nil }, func(t *testing.T, w *world) {
-		var wg sync.WaitGroup
-		for range 30 {
-			wg.Go(func() {
-				_, err := w.client.Chat(t.Context(), hello())
-				assert.NoError(t, err)
-			})
-		}
-		wg.Wait()
+		w.callers(t, 30)
 		at := w.arrivals()
 		slices.Sort(at)
 		// Some were still on their way when the first was refused.

@@ -2,6 +2,7 @@ package llmclient
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 	"strconv"
 	"sync"
@@ -166,14 +167,19 @@ func provider(host string) string {
 
 // startCall begins the call's span; attempts are below it.
 func (t *telemetry) startCall(cl *call) context.Context {
-	attrs := append(t.base[:len(t.base):len(t.base)], attrModel.String(cl.model))
-	name := "chat " + cl.model
-	if p := cl.passed; p != nil && !p.chat {
-		name = p.method
+	name, attrs := "chat "+cl.model, append(t.base[:len(t.base):len(t.base)], attrModel.String(cl.model))
+	if !cl.infers() {
+		name, attrs = cl.passed.method, t.base[2:]
 	}
 	ctx, span := t.tracer.Start(cl.ctx, name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
 	cl.span = span
 	return ctx
+}
+
+// infers reports whether the call asks a model for a message. What else passes
+// through a Transport is no inference and is not measured as one.
+func (cl *call) infers() bool {
+	return cl.passed == nil || cl.passed.chat || cl.passed.messages
 }
 
 func (t *telemetry) endCall(cl *call, e *Error, a *attempt) {
@@ -183,8 +189,10 @@ func (t *telemetry) endCall(cl *call, e *Error, a *attempt) {
 		k.outcome = e.Kind.String()
 	}
 	ctx, attrs := context.WithoutCancel(cl.ctx), t.set(k)
-	t.duration.Record(ctx, time.Since(cl.started).Seconds(), attrs)
-	if e == nil && a != nil && a.first > 0 {
+	if cl.infers() {
+		t.duration.Record(ctx, time.Since(cl.started).Seconds(), attrs)
+	}
+	if e == nil && a != nil && a.first > 0 && cl.infers() {
 		t.first.Record(ctx, a.first.Seconds(), attrs)
 	}
 	if span.IsRecording() {
@@ -236,8 +244,12 @@ func (t *telemetry) describeCall(span trace.Span, cl *call, e *Error, a *attempt
 
 // startAttempt begins the span of one request.
 func (t *telemetry) startAttempt(a *attempt) (context.Context, trace.Span) {
-	return t.tracer.Start(a.ctx, "POST", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
-		attrMethod.String("POST"), attrURL.String(t.url), t.base[2], t.base[3]))
+	method, target := http.MethodPost, t.url
+	if p := a.call.passed; p != nil {
+		method, target = p.method, redacted(p.url)
+	}
+	return t.tracer.Start(a.ctx, method, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		attrMethod.String(method), attrURL.String(target), t.base[2], t.base[3]))
 }
 
 func (t *telemetry) endAttempt(a *attempt, e *Error) {

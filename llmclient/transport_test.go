@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
 
 	fake "github.com/neverhang/neverhang/internal/fakeserver"
 	"github.com/neverhang/neverhang/llmclient"
@@ -480,4 +481,17 @@ func TestTransportBareRequests(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 	})
+}
+
+func TestTransportSpansTellWhatWasSent(t *testing.T) {
+	rec := &recorder{}
+	underSDK(t, fake.Config{}, func(c *llmclient.Config) { c.TracerProvider = rec }, func(t *testing.T, b *below) {
+		_, _, err := b.send(t, http.MethodGet, "/v1/models?key=sk-secret", nil)
+		require.NoError(t, err)
+	})
+	require.Len(t, rec.spans, 2)
+	assert.Equal(t, "GET", rec.spans[0].name)
+	assert.NotContains(t, rec.spans[0].attrs, attribute.Key("gen_ai.operation.name"), "no inference")
+	assert.Equal(t, "GET", rec.spans[1].attrs["http.request.method"].AsString())
+	assert.Equal(t, "http://model.test/v1/models", rec.spans[1].attrs["url.full"].AsString())
 }

@@ -1,8 +1,6 @@
 package llmclient
 
-import (
-	"time"
-)
+import "time"
 
 // A waiter is an attempt that has waited for output for long.
 type waiter struct {
