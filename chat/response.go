@@ -16,6 +16,10 @@ type Response struct {
 	SystemFingerprint string
 	ServiceTier       string
 
+	// Endpoint is the client's name of who gave the answer, where it may be one
+	// of several. It is no part of the answer.
+	Endpoint string
+
 	// Message is the answer as the model gave it, the turn to append to the
 	// conversation if it says or calls something. Servers with a strict schema
 	// refuse it in later requests while it is empty, which it is for them with

@@ -13,33 +13,49 @@ import (
 // admission waits until the next attempt may be sent.
 func (cl *call) admission() (*pacer.Permit, *breaker.Pass, *Error) {
 	for {
-		if failed := cl.awaitBreaker(); failed != nil {
-			return nil, nil, failed
-		}
-		permit, failed := cl.awaitPermit()
-		if failed != nil {
-			return nil, nil, failed
-		}
-		pass, err := cl.client.ep.breaker.Acquire()
-		if err == nil {
-			return permit, pass, nil
-		}
-		permit.Return() // nothing was sent: place and tokens go back
-		if cl.client.cfg.FailFast {
-			return nil, nil, cl.open(err)
+		permit, pass, failed := cl.admit()
+		if failed != moved {
+			return permit, pass, failed
 		}
 	}
 }
 
+// admit waits at one endpoint. It returns moved if the call should go on to
+// another.
+func (cl *call) admit() (*pacer.Permit, *breaker.Pass, *Error) {
+	if failed := cl.settleOn(time.Now()); failed != nil {
+		return nil, nil, failed
+	}
+	if failed := cl.awaitBreaker(); failed != nil {
+		return nil, nil, failed
+	}
+	permit, failed := cl.awaitPermit()
+	if failed != nil {
+		return nil, nil, failed
+	}
+	pass, err := cl.at.ep.breaker.Acquire()
+	if err == nil || cl.client.cfg.WhenOpen == LeastBad {
+		return permit, pass, nil // a nil pass counts for nothing
+	}
+	permit.Return() // nothing was sent: place and tokens go back
+	if cl.client.cfg.WhenOpen == FailFast && !cl.better(time.Now()) {
+		return nil, nil, cl.open(err)
+	}
+	return nil, nil, moved
+}
+
 func (cl *call) awaitBreaker() *Error {
-	b := cl.client.ep.breaker
+	b := cl.at.ep.breaker
 	if s := b.Stats(); s.State == breaker.Closed && s.Waiting == 0 && cl.ctx.Err() == nil {
 		return nil // nobody waits who would be overtaken
 	}
-	if cl.client.cfg.FailFast {
+	switch cl.client.cfg.WhenOpen {
+	case LeastBad:
+		return nil
+	case FailFast:
 		if s := b.Stats(); s.State == breaker.Open && time.Now().Before(s.Retry) {
 			return cl.open(&breaker.OpenError{
-				Name: cl.client.ep.name, State: s.State, Since: s.Since, Open: time.Since(s.Since),
+				Name: cl.at.ep.name, State: s.State, Since: s.Since, Open: time.Since(s.Since),
 				Retry: s.Retry, Within: time.Until(s.Retry),
 			})
 		}
@@ -48,6 +64,8 @@ func (cl *call) awaitBreaker() *Error {
 	cl.enter(PhaseBreaker)
 	ctx, cancel := cl.withinCall()
 	defer cancel()
+	ctx, stop := cl.orElsewhere(ctx)
+	defer stop()
 	start := time.Now()
 	err := b.Wait(ctx)
 	cl.spent += time.Since(start)
@@ -56,6 +74,8 @@ func (cl *call) awaitBreaker() *Error {
 		return nil
 	case cl.ctx.Err() != nil:
 		return cl.ended()
+	case context.Cause(ctx) == errElsewhere:
+		return moved
 	case ctx.Err() != nil:
 		return cl.exhausted(err)
 	}
@@ -63,14 +83,14 @@ func (cl *call) awaitBreaker() *Error {
 }
 
 func (cl *call) awaitPermit() (*pacer.Permit, *Error) {
-	p := cl.client.ep.pacer
+	p := cl.at.ep.pacer
 	cl.enter(PhaseQueue)
 	if left, bounded := cl.left(); bounded {
 		// A pause that the endpoint asked for and that is longer than the call
 		// may last is not waited for: the caller can do better than we.
 		if until := p.Stats().CoolDownUntil; !until.IsZero() && time.Until(until) > left {
 			e := cl.error(ErrThrottled, fmt.Sprintf("%s asked for a pause that lasts %v more, and the call may take %v (clock Call)",
-				cl.client.ep.name, round(time.Until(until)), round(left)))
+				cl.at.ep.name, round(time.Until(until)), round(left)))
 			e.retryable, e.retryAfter = true, time.Until(until)
 			return nil, e
 		}
@@ -78,12 +98,16 @@ func (cl *call) awaitPermit() (*pacer.Permit, *Error) {
 	limit := cl.client.cfg.Clocks.bounds(load{})[iQueue].limit
 	ctx, cancel := within(cl.ctx, limit)
 	defer cancel()
+	ctx, stop := cl.orElsewhere(ctx)
+	defer stop()
 	permit, err := p.Acquire(ctx)
-	if err == nil {
+	switch {
+	case err == nil:
 		return permit, nil
-	}
-	if cl.ctx.Err() != nil {
+	case cl.ctx.Err() != nil:
 		return nil, cl.ended()
+	case context.Cause(ctx) == errElsewhere:
+		return nil, moved
 	}
 	if ctx.Err() != nil {
 		e := cl.error(ErrTimeout, fmt.Sprintf("the call waited %v for our own pacer (clock Queue)", limit))
@@ -108,7 +132,7 @@ func (cl *call) awaitPermit() (*pacer.Permit, *Error) {
 
 // left returns what the Call clock leaves, if it is bounded.
 func (cl *call) left() (time.Duration, bool) {
-	limit := cl.client.cfg.Clocks.bounds(cl.load)[iCall].limit
+	limit := cl.client.cfg.Clocks.bounds(cl.at.load)[iCall].limit
 	return max(0, limit-cl.spent), limit > 0
 }
 
@@ -132,9 +156,9 @@ func within(ctx context.Context, limit time.Duration) (context.Context, context.
 // exhausted returns the error of a call whose own clock ran out between
 // attempts.
 func (cl *call) exhausted(err error) *Error {
-	limit := cl.client.cfg.Clocks.bounds(cl.load)[iCall].limit
+	limit := cl.client.cfg.Clocks.bounds(cl.at.load)[iCall].limit
 	e := cl.error(ErrTimeout, fmt.Sprintf("no answer from %s within %v (clock Call), the last of it in phase %s",
-		cl.client.ep.name, limit, cl.where()))
+		cl.at.ep.name, limit, cl.where()))
 	e.Clock, e.Bound, e.retryable = ClockCall, limit, true
 	if errors.Is(err, breaker.ErrOpen) || cl.where() == PhaseBreaker {
 		e.causes = append(e.causes, breaker.ErrOpen)
@@ -145,8 +169,8 @@ func (cl *call) exhausted(err error) *Error {
 // open returns the error of a call that the breaker keeps from being sent, with
 // why the breaker is open: a call without attempts of its own could not tell.
 func (cl *call) open(err error) *Error {
-	why := "the circuit breaker of " + cl.client.ep.name + " is open"
-	if last := cl.client.ep.breaker.Stats().Last.Why; last != "" {
+	why := "the circuit breaker of " + cl.at.ep.name + " is open"
+	if last := cl.at.ep.breaker.Stats().Last.Why; last != "" {
 		why += " (" + last + ")"
 	}
 	var refused *breaker.OpenError
@@ -171,7 +195,7 @@ func (cl *call) open(err error) *Error {
 		e.causes = append(e.causes, context.DeadlineExceeded)
 	} else {
 		e = cl.error(ErrTimeout, why+fmt.Sprintf("and the call has %v left (clock Call)", round(late.Left)))
-		e.Clock, e.Bound = ClockCall, cl.client.cfg.Clocks.bounds(cl.load)[iCall].limit
+		e.Clock, e.Bound = ClockCall, cl.client.cfg.Clocks.bounds(cl.at.load)[iCall].limit
 	}
 	e.retryable, e.retryAfter = true, late.Wait
 	e.causes = append(e.causes, breaker.ErrOpen)

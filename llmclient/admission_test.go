@@ -106,7 +106,7 @@ func TestTheBreakerOpensAndCallersOutliveTheOutage(t *testing.T) {
 }
 
 func TestFailFastSaysThatTheBreakerIsOpen(t *testing.T) {
-	inWorld(t, script(fake.Unavailable()), func(c *llmclient.Config) { c.FailFast = true; c.Retry.Attempts = 1 }, func(t *testing.T, w *world) {
+	inWorld(t, script(fake.Unavailable()), func(c *llmclient.Config) { c.WhenOpen = llmclient.FailFast; c.Retry.Attempts = 1 }, func(t *testing.T, w *world) {
 		for range 5 {
 			_, err := w.client.Chat(t.Context(), hello())
 			failure(t, err, llmclient.ErrServer)

@@ -21,6 +21,7 @@ import (
 // body. It is used by one goroutine, apart from settle.
 type attempt struct {
 	call   *call
+	at     *route
 	n      int
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -52,22 +53,22 @@ type attempt struct {
 
 // attempt begins the next attempt of the call.
 func (cl *call) attempt(permit *pacer.Permit, pass *breaker.Pass) *attempt {
-	a := &attempt{call: cl, speaks: cl.speaks, started: time.Now(), permit: permit, pass: pass}
+	a := &attempt{call: cl, at: cl.at, speaks: cl.at.speaks, started: time.Now(), permit: permit, pass: pass}
 	a.text.limit = cl.client.cfg.Limits.RepeatBytes
 	a.args.limit = cl.client.cfg.Limits.RepeatBytes * argsPatience
 	a.ctx, a.cancel = context.WithCancelCause(cl.ctx)
-	a.watch.onSuspect, a.watch.onAsk, a.watch.onExpire = a.suspect, cl.client.ep.evidence.ask, a.expire
+	a.watch.onSuspect, a.watch.onAsk, a.watch.onExpire = a.suspect, cl.at.ep.evidence.ask, a.expire
 
-	b := cl.client.cfg.Clocks.bounds(cl.load)
-	first, gap := cl.client.ep.evidence.pace.shown(cl.model)
+	b := cl.client.cfg.Clocks.bounds(cl.at.load)
+	first, gap := cl.at.ep.evidence.pace.shown(cl.at.model)
 	b[iFirstOutput].lengthen(first)
 	b[iAttempt].lengthen(first)
 	b[iGap].lengthen(gap)
 	if left, bounded := cl.left(); bounded {
 		b[iCall].limit = max(left, 1)
 	}
-	a.ctx, a.span = cl.client.tel.startAttempt(a)
-	a.watch.start(newMeter(a.started, b, a.speaks.plain, cl.client.wire.trusted))
+	a.ctx, a.span = cl.at.ep.tel.startAttempt(a)
+	a.watch.start(newMeter(a.started, b, a.speaks.plain, cl.at.ep.wire.trusted))
 	cl.mu.Lock()
 	cl.n++
 	a.n = cl.n
@@ -140,12 +141,12 @@ func (a *attempt) open() error {
 	if err != nil {
 		return err
 	}
-	if a.call.client.ep.doubt.Swap(false) {
-		a.call.client.wire.renew()
+	if a.at.ep.doubt.Swap(false) {
+		a.at.ep.wire.renew()
 	}
-	resp, err := a.call.client.wire.do(req)
+	resp, err := a.at.ep.wire.do(req)
 	// A second dead connection is no accident any more.
-	a.out.reused = a.reused.Load() && !a.call.renewed && !a.call.client.ep.multiplexed.Load()
+	a.out.reused = a.reused.Load() && !a.at.renewed && !a.at.ep.multiplexed.Load()
 	a.out.firstByte = a.firstByte.Load()
 	a.out.connected = a.connected.Load()
 	if err != nil {
@@ -153,9 +154,9 @@ func (a *attempt) open() error {
 	}
 	a.head, a.body = resp, resp.Body
 	a.out.status, a.out.header, a.out.firstByte = resp.StatusCode, resp.Header, true
-	a.call.client.ep.evidence.saw(time.Now())
+	a.at.ep.evidence.saw(time.Now())
 	if resp.ProtoMajor == 2 {
-		a.call.client.ep.multiplexed.Store(true)
+		a.at.ep.multiplexed.Store(true)
 	}
 	if resp.StatusCode < 300 { // some gateways answer every POST with 201
 		a.watch.tell((*meter).answered)
@@ -241,11 +242,11 @@ func (a *attempt) see(ch *chat.Chunk) {
 	if ch.Reasoning != "" && !a.answer.reasoned {
 		a.answer.reasoned = true
 		a.watch.tell(func(m *meter, _ time.Time) { m.reasons() })
-		a.call.client.ep.sawReasoning(a.call.model)
+		a.at.ep.sawReasoning(a.at.model)
 	}
 	if ch.FinishReason != "" && !a.answer.finished {
 		a.answer.finished = true
-		a.call.client.ep.finishes()
+		a.at.ep.finishes()
 		a.watch.tell((*meter).finish)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -33,35 +32,32 @@ type call struct {
 	id     uint64
 	req    *chat.Request // nil if passed is set
 	passed *passed       // the request of an SDK above
-	model  string
+	cached *endpoint     // that has the conversation in its cache, or nil
 	caller string
 
 	ctx    context.Context // ends with the caller's, or by cancel
 	cancel context.CancelCauseFunc
 	span   trace.Span
 
-	speaks  dialect // in which body is encoded
-	body    payload
-	load    load
 	started time.Time
 
-	last    *kept // the last response to a passed request, if its attempt failed
-	retry   retrier
-	spent   time.Duration // of the Call clock
-	renewed bool          // a dead pooled connection has been forgiven
-	moved   *url.URL      // where the endpoint sent the call, at the same host
-	hops    int
+	last  *kept // the last response to a passed request, if its attempt failed
+	retry retrier
+	spent time.Duration // of the Call clock
 
 	mu       sync.Mutex
-	phase    Phase // while there is no attempt
+	at       *route   // where the present attempt goes, or the next; changed by the call's goroutine
+	routes   []*route // all so far; likewise
+	home     route    // the first of them
+	phase    Phase    // while there is no attempt
 	since    time.Time
 	current  *attempt
 	attempts []Attempt
-	n        int  // attempts begun
-	cut      bool // evidence has cut an attempt
+	n        int // attempts begun
 	over     bool
 }
 
+// newCall returns a call without a request.
 func newCall(c *Client, ctx context.Context) *call {
 	cl := &call{client: c, id: c.lastID.Add(1), started: time.Now(), retry: newRetrier(c.cfg.Retry)}
 	cl.since = cl.started
@@ -71,17 +67,17 @@ func newCall(c *Client, ctx context.Context) *call {
 
 // take makes the call one for the answer to req.
 func (cl *call) take(req *chat.Request) {
-	cl.req, cl.model, cl.caller = req, req.Model, req.Caller
-	if cl.model == "" {
-		cl.model = cl.client.cfg.Model
+	cl.req, cl.caller = req, req.Caller
+	if len(cl.client.eps) > 1 {
+		cl.cached = cl.client.prefixes.find(req)
 	}
-	cl.speaks = cl.client.ep.speaks()
+	cl.head(cl.client.choose(cl, cl.started))
 }
 
-// encode writes the request's body in the dialect that the endpoint speaks.
+// encode writes the request's body in the dialect that its endpoint speaks.
 func (cl *call) encode() error {
 	req := *cl.req
-	req.Model = cl.model
+	req.Model = cl.at.model
 	switch n := strings.TrimSpace(string(req.Extra["n"])); {
 	case len(req.Messages) == 0 && req.Extra["messages"] == nil:
 		return errors.New("it has no messages")
@@ -90,16 +86,16 @@ func (cl *call) encode() error {
 	case n != "" && n != "1":
 		return fmt.Errorf("its Extra asks for n = %s answers, and a call returns one; make several calls", bounded(n, 20))
 	}
-	body, err := cl.client.ep.encoded.payload(&req, !cl.speaks.plain, !cl.speaks.plain && !cl.speaks.noUsage)
+	body, err := cl.at.ep.encoded.payload(&req, !cl.at.speaks.plain, !cl.at.speaks.plain && !cl.at.speaks.noUsage)
 	if err != nil {
 		return err
 	}
-	cl.body = body
-	cl.load = load{
+	cl.at.body = body
+	cl.at.load = load{
 		promptBytes: body.size,
 		maxTokens:   max(req.MaxTokens, req.MaxCompletionTokens),
 		tools:       len(req.Tools) > 0 || asksFor(req.Extra, toolFields...),
-		reasoning: req.ReasoningEffort != "" && req.ReasoningEffort != "none" || cl.client.ep.reasoning(cl.model) ||
+		reasoning: req.ReasoningEffort != "" && req.ReasoningEffort != "none" || cl.at.ep.reasoning(cl.at.model) ||
 			asksFor(req.Extra, reasoningFields...),
 	}
 	return nil
@@ -126,12 +122,12 @@ func asksFor(extra map[string]json.RawMessage, names ...string) bool {
 
 // kind returns what makes other calls like this one.
 func (cl *call) kind() callKind {
-	return callKind{model: cl.model, reasoning: cl.load.reasoning, size: cl.body.size}
+	return callKind{model: cl.at.model, reasoning: cl.at.load.reasoning, size: cl.at.body.size}
 }
 
 // run is the journey of a call. The order is the policy:
 //
-//	retry → wait for the breaker → pacer permit → breaker pass → attempt → classify → settle
+//	retry → choose an endpoint → wait for the breaker → pacer permit → breaker pass → attempt → classify → settle
 //
 // It returns the attempt that committed. Every other has been settled, and so
 // has the call if the error is not nil.
@@ -150,6 +146,12 @@ func (cl *call) run(want commitment) (*attempt, error) {
 			return nil, cl.fail(failed)
 		}
 	}
+}
+
+// drop ends a call that has not been registered.
+func (cl *call) drop() {
+	cl.cancel(nil)
+	cl.at.ep.calls.Add(-1)
 }
 
 // fail ends the call with an error.
@@ -175,7 +177,8 @@ func (cl *call) end(e *Error, a *attempt) {
 		return
 	}
 	cl.cancel(nil)
-	cl.client.tel.endCall(cl, e, a)
+	cl.at.ep.tel.endCall(cl, e, a)
+	cl.at.ep.calls.Add(-1)
 	cl.client.forget(cl)
 	ev := cl.event(EventDone)
 	ev.After = time.Since(cl.started)
@@ -227,7 +230,9 @@ func (cl *call) where() Phase {
 
 func (cl *call) event(k EventKind) Event {
 	cl.mu.Lock()
-	n := cl.n
+	n, at := cl.n, cl.at
 	cl.mu.Unlock()
-	return Event{Kind: k, Model: cl.model, Caller: cl.caller, Call: cl.id, Attempt: n, Phase: cl.where()}
+	return Event{
+		Kind: k, Endpoint: at.ep.name, Model: at.model, Caller: cl.caller, Call: cl.id, Attempt: n, Phase: cl.where(),
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/neverhang/neverhang/breaker"
 	"github.com/neverhang/neverhang/chat"
 	fake "github.com/neverhang/neverhang/internal/fakeserver"
 	"github.com/neverhang/neverhang/llmclient"
@@ -260,7 +261,19 @@ func TestNewNamesTheBadField(t *testing.T) {
 		"suspect > limit":  {func(c *llmclient.Config) { c.Clocks.Gap = llmclient.Clock{Suspect: 2, Limit: 1} }, "Clocks.Gap.Suspect"},
 		"jitter":           {func(c *llmclient.Config) { c.Retry.Jitter = 2 }, "Retry.Jitter"},
 		"backoff":          {func(c *llmclient.Config) { c.Retry.Backoff = -1 }, "Retry.Backoff"},
-		"header":           {func(c *llmclient.Config) { c.Header = http.Header{"a b": nil} }, "Config.Header"},
+		"header":           {func(c *llmclient.Config) { c.Header = http.Header{"a b": nil} }, "Header"},
+		"key beside endpoints": {func(c *llmclient.Config) {
+			c.Endpoints = []llmclient.Endpoint{{BaseURL: "http://localhost:2/v1"}}
+		}, "beside Endpoints"},
+		"bad endpoint": {func(c *llmclient.Config) {
+			c.BaseURL, c.Endpoints = "", []llmclient.Endpoint{{BaseURL: "http://localhost:2/v1"}, {BaseURL: "x"}}
+		}, "Endpoints[1].BaseURL"},
+		"bad weight": {func(c *llmclient.Config) {
+			c.BaseURL, c.Endpoints = "", []llmclient.Endpoint{{BaseURL: "http://localhost:2/v1", Weight: -1}}
+		}, "Endpoints[0].Weight"},
+		"bad pacer": {func(c *llmclient.Config) {
+			c.BaseURL, c.Endpoints = "", []llmclient.Endpoint{{BaseURL: "http://localhost:2/v1", Breaker: &breaker.Config{Cooldown: -1}}}
+		}, "Endpoints[0].Breaker"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

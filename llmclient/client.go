@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,14 +13,15 @@ import (
 	"github.com/neverhang/neverhang/pacer"
 )
 
-// A Client calls a model at one endpoint. Make one with [New]. It is safe for
-// concurrent use, and one client should serve all callers of its endpoint: the
-// breaker, the pacer and what is known about the endpoint are shared through it.
+// A Client calls a model at one endpoint, or at the best of several. Make one
+// with [New]. It is safe for concurrent use, and one client should serve all
+// callers of its endpoints: their breakers, their pacers and what is known about
+// them are shared through it.
 type Client struct {
-	cfg  Config
-	ep   *endpoint
-	wire wire
-	tel  telemetry
+	cfg      Config
+	eps      []*endpoint // at least one
+	prefixes *prefixes
+	news     news
 
 	lastID atomic.Uint64
 
@@ -37,48 +37,30 @@ type Client struct {
 // New returns a client, or an error that names the bad field of cfg. It makes
 // no request.
 func New(cfg Config) (*Client, error) {
-	url, name, err := parseBaseURL(cfg.BaseURL)
+	places, err := cfg.endpoints()
 	if err == nil {
 		err = cfg.fill()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("llmclient: %w", err)
 	}
-	return newClient(cfg, url, name)
-}
-
-// newClient returns a client of the endpoint at u. cfg has been filled.
-func newClient(cfg Config, url *url.URL, name string) (c *Client, err error) {
-	c = &Client{calls: make(map[*call]struct{})}
-	c.ep = &endpoint{host: url.Host, name: name, secrets: seal(&cfg, url, name), encoded: newEncoded()}
-	c.cfg = cfg
-	c.ctx, c.stop = context.WithCancel(context.Background())
-	if c.ep.pacer, err = pacer.New(cfg.Pacer); err != nil {
-		return nil, fmt.Errorf("llmclient: Pacer: %w", err)
-	}
-	bc := cfg.Breaker
-	if bc.Name == "" {
-		bc.Name = name
-	}
-	told := bc.OnChange
-	bc.OnChange = func(ch breaker.Change) {
-		c.notify(Event{Kind: EventBreaker, Breaker: ch, Text: ch.Why})
-		if told != nil {
-			told(ch)
+	c := newClient(cfg)
+	for _, p := range places {
+		ep, err := newEndpoint(c, p)
+		if err != nil {
+			return nil, fmt.Errorf("llmclient: %s%w", p.field, err)
 		}
-	}
-	if c.ep.breaker, err = breaker.New(bc); err != nil {
-		return nil, fmt.Errorf("llmclient: Breaker: %w", err)
-	}
-	c.wire = newWire(cfg.HTTPClient, url, cfg.Clocks.bounds(load{})[iConnect].limit)
-	c.ep.evidence = newEvidence(c)
-	if c.tel, err = newTelemetry(&c.cfg, url); err != nil {
-		return nil, fmt.Errorf("llmclient: metrics: %w", err)
-	}
-	if c.ep.secrets.keyed && url.Scheme == "http" && !loopback(url.Hostname()) {
-		c.notify(Event{Kind: EventInsecure, Text: "the key goes over plain http to " + url.Host + ", where anybody on the way can read it; use https"})
+		c.eps = append(c.eps, ep)
 	}
 	return c, nil
+}
+
+// newClient returns a client that has no endpoint yet. cfg has been filled.
+func newClient(cfg Config) *Client {
+	cfg.BaseURL, cfg.APIKey, cfg.Header, cfg.Endpoints = "", "", nil, nil // what is secret is the endpoints'
+	c := &Client{cfg: cfg, calls: make(map[*call]struct{}), prefixes: newPrefixes()}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	return c
 }
 
 // Chat asks the model for the next message and returns it whole. It streams on
@@ -97,9 +79,8 @@ func (c *Client) Chat(ctx context.Context, req *chat.Request) (*chat.Response, e
 	if err != nil {
 		return nil, err
 	}
-	resp := a.asm.Response()
 	cl.succeed(a)
-	return resp, nil
+	return a.resp, nil
 }
 
 // Stream asks the model for the next message and returns it piece by piece.
@@ -134,7 +115,11 @@ func (c *Client) Close() error {
 	}()
 	t := time.NewTimer(closeWait)
 	defer t.Stop()
-	defer c.wire.close()
+	defer func() {
+		for _, ep := range c.eps {
+			ep.wire.close()
+		}
+	}()
 	select {
 	case <-ended:
 		return nil
@@ -143,25 +128,49 @@ func (c *Client) Close() error {
 	}
 }
 
-// Pacer returns what the pacer in front of the endpoint is doing.
-func (c *Client) Pacer() pacer.Stats { return c.ep.pacer.Stats() }
+// Pacer returns what the pacer in front of the endpoint is doing; with several
+// endpoints, of the first. [Client.Endpoints] tells of all.
+func (c *Client) Pacer() pacer.Stats { return c.eps[0].pacer.Stats() }
 
-// Breaker returns what the endpoint's circuit breaker is doing.
-func (c *Client) Breaker() breaker.Stats { return c.ep.breaker.Stats() }
+// Breaker returns what the endpoint's circuit breaker is doing; with several
+// endpoints, of the first. [Client.Endpoints] tells of all.
+func (c *Client) Breaker() breaker.Stats { return c.eps[0].breaker.Stats() }
+
+// An EndpointStatus is how an endpoint stands.
+type EndpointStatus struct {
+	Name    string
+	Calls   int  // that are at it or wait for it
+	Dead    bool // it answers nothing, not even probes
+	Breaker breaker.Stats
+	Pacer   pacer.Stats
+}
+
+// Endpoints tells how the client's endpoints stand, in the order of the
+// configuration.
+func (c *Client) Endpoints() []EndpointStatus {
+	list := make([]EndpointStatus, len(c.eps))
+	for i, ep := range c.eps {
+		list[i] = EndpointStatus{
+			Name: ep.name, Calls: int(ep.calls.Load()), Dead: ep.evidence.isDead.Load(),
+			Breaker: ep.breaker.Stats(), Pacer: ep.pacer.Stats(),
+		}
+	}
+	return list
+}
 
 // begin registers a call, or refuses it.
 func (c *Client) begin(ctx context.Context, req *chat.Request) (*call, error) {
 	switch {
 	case req == nil:
-		return nil, c.refuse(errors.New("the request is nil"), "")
+		return nil, c.refuse(errors.New("the request is nil"), nil)
 	case ctx == nil:
-		return nil, c.refuse(errors.New("the context is nil"), req.Model)
+		return nil, c.refuse(errors.New("the context is nil"), nil)
 	}
 	cl := newCall(c, ctx)
 	cl.take(req)
 	if err := cl.encode(); err != nil {
-		cl.cancel(nil)
-		return nil, c.refuse(err, cl.model)
+		cl.drop()
+		return nil, c.refuse(err, cl.at)
 	}
 	if err := c.register(cl); err != nil {
 		return nil, err
@@ -174,13 +183,13 @@ func (c *Client) register(cl *call) error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		cl.cancel(nil)
-		return &Error{Kind: ErrClosed, Endpoint: c.ep.name, Model: cl.model, text: "the client is closed"}
+		cl.drop()
+		return &Error{Kind: ErrClosed, Endpoint: cl.at.ep.name, Model: cl.at.model, text: "the client is closed"}
 	}
 	c.calls[cl] = struct{}{}
 	c.ended.Add(1)
 	c.mu.Unlock()
-	cl.ctx = c.tel.startCall(cl)
+	cl.ctx = cl.at.ep.tel.startCall(cl)
 	return nil
 }
 
@@ -204,9 +213,13 @@ func (c *Client) forget(cl *call) {
 }
 
 // refuse is about requests that cannot be sent.
-func (c *Client) refuse(err error, model string) *Error {
-	return &Error{
-		Kind: ErrRequest, Endpoint: c.ep.name, Model: model,
-		text: "the request cannot be sent: " + err.Error(), causes: []error{err},
+func (c *Client) refuse(err error, at *route) *Error {
+	e := &Error{Kind: ErrRequest, text: "the request cannot be sent: " + err.Error(), causes: []error{err}}
+	switch {
+	case at != nil:
+		e.Endpoint, e.Model = at.ep.name, at.model
+	case len(c.eps) == 1:
+		e.Endpoint = c.eps[0].name
 	}
+	return e
 }

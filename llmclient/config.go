@@ -16,7 +16,8 @@ import (
 	"github.com/neverhang/neverhang/pacer"
 )
 
-// Config sets up a [Client]. Everything but BaseURL may be left zero.
+// Config sets up a [Client]. Everything but BaseURL, or Endpoints in its place,
+// may be left zero.
 type Config struct {
 	// BaseURL is the endpoint, up to and without /chat/completions:
 	// https://api.openai.com/v1, http://localhost:30000/v1. A query is kept.
@@ -30,6 +31,18 @@ type Config struct {
 
 	// Header is added to every request.
 	Header http.Header
+
+	// Endpoints are several endpoints in place of one: BaseURL, APIKey and
+	// Header must then be empty, since a key is for one of them, and Model is
+	// the model of those that name none.
+	//
+	// Each has a pacer, a breaker, a retry budget and a memory of its own. A
+	// call goes to the one that can take it: the lowest in order, among those
+	// the one that has the conversation in its cache, otherwise by weight. What
+	// one endpoint fails, before there is an answer, another is asked for at
+	// once; that counts as an attempt, and is paid for by the budget of the
+	// other. [chat.Response.Endpoint] says who gave the answer.
+	Endpoints []Endpoint
 
 	// HTTPClient makes the requests. Nil means one of the client's own, made
 	// for long streams and many agents. Its Timeout should be zero, since it
@@ -52,9 +65,9 @@ type Config struct {
 	Breaker breaker.Config
 	Pacer   pacer.Config
 
-	// FailFast returns an error that matches [breaker.ErrOpen] while the
-	// breaker is open, where calls otherwise wait for it within Clocks.Call.
-	FailFast bool
+	// WhenOpen says what calls do while the breaker is open, with several
+	// endpoints those of all. The zero value is [Wait].
+	WhenOpen WhenOpen
 
 	// Adviser, if not nil, is asked about calls that wait for long.
 	Adviser Adviser
@@ -168,20 +181,24 @@ func (c *Config) fill() error {
 	if c.Limits.RepeatBytes == 0 {
 		c.Limits.RepeatBytes = defaultRepeatBytes
 	}
-	for name, values := range c.Header {
+	return nil
+}
+
+// checkCredentials finds what could not be sent.
+func checkCredentials(key string, header http.Header) error {
+	for name, values := range header {
 		for _, v := range values {
 			if strings.ContainsFunc(v, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-				return fmt.Errorf("header %s in Config.Header has a control character in its value", name)
+				return fmt.Errorf("Header: the value of %s has a control character in it", name)
 			}
 		}
 		if !token(name) {
-			return fmt.Errorf("header name %q in Config.Header is not one that HTTP allows", name)
+			return fmt.Errorf("Header: the name %q is not one that HTTP allows", name)
 		}
 	}
-	if strings.ContainsFunc(c.APIKey, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 		return errors.New("APIKey has white space in it; it was probably copied with its line end")
 	}
-	c.Header = c.Header.Clone()
 	return nil
 }
 

@@ -12,16 +12,16 @@ import (
 // describe writes the error's text: what happened, where, and what to do.
 func (a *attempt) describe(e *Error, m meter) {
 	cl := a.call
-	host := cl.client.ep.host
+	host := cl.at.ep.host
 	if said := a.out.server; said != nil {
-		redact := cl.client.ep.secrets.redact
+		redact := cl.at.ep.secrets.redact
 		e.Code = bounded(redact(said.Code), 100)
 		if e.Code == "" {
 			e.Code = bounded(redact(said.Type), 100)
 		}
 		e.Message = bounded(redact(said.Message), 300)
 	}
-	e.RequestID = cl.client.ep.secrets.redact(requestID(a.out.header))
+	e.RequestID = cl.at.ep.secrets.redact(requestID(a.out.header))
 	switch {
 	case e.Clock != "":
 		e.text = a.expiryText(e, m)
@@ -33,12 +33,12 @@ func (a *attempt) describe(e *Error, m meter) {
 	default:
 		e.text = a.failureText(e, host)
 	}
-	e.text = cl.client.ep.secrets.redact(e.text)
+	e.text = cl.at.ep.secrets.redact(e.text)
 }
 
 // expiryText is about a clock that ran out.
 func (a *attempt) expiryText(e *Error, m meter) string {
-	host := a.call.client.ep.host
+	host := a.at.ep.host
 	var text string
 	switch e.Clock {
 	case ClockConnect:
@@ -80,23 +80,23 @@ func (a *attempt) statusText(e *Error) string {
 	cl := a.call
 	if e.Status >= 300 && e.Status < 400 {
 		return fmt.Sprintf("%s redirects elsewhere (status %d%s), and neither key nor prompt follows; set BaseURL to where the model is",
-			cl.client.ep.name, e.Status, location(a.out.header))
+			cl.at.ep.name, e.Status, location(a.out.header))
 	}
-	return fmt.Sprintf("%s answered %d%s%s%s", cl.client.ep.name, e.Status, name(e.Status), saying(e), advice(e, cl))
+	return fmt.Sprintf("%s answered %d%s%s%s", cl.at.ep.name, e.Status, name(e.Status), saying(e), advice(e, cl))
 }
 
 // advice says what to do about a refusal.
 func advice(e *Error, cl *call) string {
 	switch e.Kind {
 	case ErrAuth:
-		if !cl.client.ep.secrets.keyed {
+		if !cl.at.ep.secrets.keyed {
 			return "; no key was sent: set APIKey"
 		}
 		return "; check APIKey, and what it may do"
 	case ErrNotFound:
 		words := strings.ToLower(e.Message + " " + e.Code)
 		if strings.Contains(words, "model") {
-			return fmt.Sprintf("; check the model's name, %q: GET %s/models lists what there is", cl.model, cl.client.ep.name)
+			return fmt.Sprintf("; check the model's name, %q: GET %s/models lists what there is", cl.at.model, cl.at.ep.name)
 		}
 		return "; check BaseURL: it is the part before /chat/completions, mostly ending in /v1"
 	case ErrQuota:

@@ -22,9 +22,15 @@ func Dump(w io.Writer, clients ...*Client) error {
 
 func (c *Client) dump(b *strings.Builder, now time.Time) {
 	list := c.InFlight()
-	br, pa := c.Breaker(), c.Pacer()
-	fmt.Fprintf(b, "neverhang: %d calls in flight to %s; breaker %s, pacer %d in flight, %d waiting\n",
-		len(list), c.ep.name, br.State, pa.InFlight, pa.Queued)
+	eps := c.Endpoints()
+	for _, ep := range eps {
+		n := len(list)
+		if len(eps) > 1 {
+			n = ep.Calls
+		}
+		fmt.Fprintf(b, "neverhang: %d calls in flight to %s; breaker %s, pacer %d in flight, %d waiting\n",
+			n, ep.Name, ep.Breaker.State, ep.Pacer.InFlight, ep.Pacer.Queued)
+	}
 	type group struct {
 		phase  Phase
 		n      int

@@ -144,6 +144,12 @@ func (k *encodedMessage) weight() int { return 2*cap(k.json) + 512 }
 func (e *encoded) hash(m *chat.Message) uint64 {
 	var h maphash.Hash
 	h.SetSeed(e.seed)
+	hashMessage(&h, m)
+	return h.Sum64()
+}
+
+// hashMessage adds to h what tells messages apart.
+func hashMessage(h *maphash.Hash, m *chat.Message) {
 	write := func(s string) {
 		_, _ = h.WriteString(s)
 		_ = h.WriteByte(0)
@@ -155,7 +161,6 @@ func (e *encoded) hash(m *chat.Message) uint64 {
 		write(m.ToolCalls[i].ID)
 		write(m.ToolCalls[i].Arguments)
 	}
-	return h.Sum64()
 }
 
 // same reports whether two messages are equal. Strings that are the same

@@ -8,7 +8,7 @@ import (
 
 // error returns an error of the call that is no attempt's.
 func (cl *call) error(k Kind, text string) *Error {
-	e := &Error{Kind: k, Phase: cl.where(), Endpoint: cl.client.ep.name, Model: cl.model, text: text}
+	e := &Error{Kind: k, Phase: cl.where(), Endpoint: cl.at.ep.name, Model: cl.at.model, text: text}
 	if last := cl.retry.last; last != nil {
 		e.Status, e.Code, e.Message, e.RequestID = last.Status, last.Code, last.Message, last.RequestID
 		e.Partial = last.Partial

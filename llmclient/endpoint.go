@@ -1,6 +1,7 @@
 package llmclient
 
 import (
+	"fmt"
 	"net/http"
 	"regexp"
 	"strings"
@@ -16,14 +17,23 @@ import (
 // been learned about how it speaks.
 type endpoint struct {
 	name    string // for people: no credentials, no query
+	base    string // its URL, likewise
 	host    string
+	model   string // of requests that name none
+	order   int
+	weight  float64
 	secrets secrets
 	pacer   *pacer.Pacer
 	breaker *breaker.Breaker
+	wire    wire
+	tel     telemetry
 
 	encoded  *encoded
 	evidence *evidence
 	budget   budget
+	bench    bench
+
+	calls atomic.Int64 // that are at it or wait for it
 
 	// It speaks HTTP/2: a request that failed on an old connection says
 	// nothing about the connection.
@@ -37,6 +47,51 @@ type endpoint struct {
 	dialect dialect         // known to help
 	told    dialect         // announced, known to help or not
 	reasons map[string]bool // models that were seen to reason
+}
+
+// newEndpoint returns the endpoint that e describes.
+func newEndpoint(c *Client, e place) (ep *endpoint, err error) {
+	cfg, u := &c.cfg, e.url
+	ep = &endpoint{
+		name: e.Name, base: e.base, host: u.Host, model: e.Model, order: e.Order, weight: max(1, float64(e.Weight)),
+		secrets: seal(e.Endpoint, u), encoded: newEncoded(),
+	}
+	pc, bc := cfg.Pacer, cfg.Breaker
+	if e.Pacer != nil {
+		pc = *e.Pacer
+	}
+	if e.Breaker != nil {
+		bc = *e.Breaker
+	}
+	if ep.pacer, err = pacer.New(pc); err != nil {
+		return nil, fmt.Errorf("Pacer: %w", err)
+	}
+	if bc.Name == "" {
+		bc.Name = ep.name
+	}
+	told := bc.OnChange
+	bc.OnChange = func(ch breaker.Change) {
+		c.news.tell()
+		c.notify(Event{Kind: EventBreaker, Endpoint: ep.name, Breaker: ch, Text: ch.Why})
+		if told != nil {
+			told(ch)
+		}
+	}
+	if ep.breaker, err = breaker.New(bc); err != nil {
+		return nil, fmt.Errorf("Breaker: %w", err)
+	}
+	ep.wire = newWire(cfg.HTTPClient, u, cfg.Clocks.bounds(load{})[iConnect].limit)
+	ep.evidence = newEvidence(c, ep)
+	if ep.tel, err = newTelemetry(cfg, u); err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	if ep.secrets.keyed && u.Scheme == "http" && !loopback(u.Hostname()) {
+		c.notify(Event{
+			Kind: EventInsecure, Endpoint: ep.name,
+			Text: "the key goes over plain http to " + u.Host + ", where anybody on the way can read it; use https",
+		})
+	}
+	return ep, nil
 }
 
 // A dialect is what an endpoint does not understand, or does not do.

@@ -106,7 +106,7 @@ type Error struct {
 	// it was not. Bound is then how long the clock had run.
 	Evidence string
 
-	Endpoint  string // base URL, without credentials and query
+	Endpoint  string // its name: the base URL, without credentials and query, unless it was given another
 	Model     string
 	Status    int    // HTTP status; 0 if there was no answer
 	Code      string // the provider's code or type
@@ -128,6 +128,7 @@ type Error struct {
 
 // An Attempt is one request on the wire.
 type Attempt struct {
+	Endpoint string // its name
 	Started  time.Time
 	Duration time.Duration
 	Phase    Phase // the phase in which it ended

@@ -46,7 +46,7 @@ const (
 type Event struct {
 	Kind     EventKind
 	Time     time.Time
-	Endpoint string
+	Endpoint string // its name
 	Model    string
 	Caller   string // [chat.Request.Caller]
 	Call     uint64 // numbers the client's calls from 1
@@ -66,7 +66,6 @@ func (c *Client) notify(e Event) {
 		return
 	}
 	e.Time = time.Now()
-	e.Endpoint = c.ep.name
 	// A broken observer must not take the process down from inside a timer,
 	// nor fail a call that is fine.
 	if log := c.cfg.Logger; log != nil {

@@ -37,6 +37,7 @@ const (
 // been waiting for long.
 type evidence struct {
 	client *Client
+	ep     *endpoint
 	probe  *http.Client // on connections of its own; nil if there is no way to have those
 
 	lastByte atomic.Int64 // nanoseconds; of any call or probe
@@ -45,14 +46,19 @@ type evidence struct {
 	mute     atomic.Bool // it does not answer probes though it works: they show nothing
 	pace     pace
 
-	mu     sync.Mutex
-	asking bool          // the goroutine runs
-	life   chan struct{} // closed when a dead endpoint is alive again; nil if it is not dead
-	hoping int           // calls that wait for that
-	advice chan Advice   // of a question that the adviser has not answered in time
+	mu      sync.Mutex
+	asking  bool          // the goroutine runs
+	died    time.Time     // when it was found dead
+	glimpse time.Time     // when the last glance was
+	misses  int           // glances in a row that were not answered
+	life    chan struct{} // closed when a dead endpoint is alive again; nil if it is not dead
+	hoping  int           // calls that wait for that
+	advice  chan Advice   // of a question that the adviser has not answered in time
 }
 
-func newEvidence(c *Client) *evidence { return &evidence{client: c, probe: c.wire.probing()} }
+func newEvidence(c *Client, ep *endpoint) *evidence {
+	return &evidence{client: c, ep: ep, probe: ep.wire.probing()}
+}
 
 // saw is told that bytes of an answer came.
 func (e *evidence) saw(now time.Time) {
@@ -69,12 +75,68 @@ func (e *evidence) saw(now time.Time) {
 func (e *evidence) die() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	now := time.Now()
 	if e.life != nil {
+		if !now.Before(e.died.Add(e.hope())) {
+			e.died = now // it was tried all the same, and is still dead
+		}
 		return false
 	}
 	e.life = make(chan struct{})
+	e.died = now
 	e.isDead.Store(true)
+	e.client.news.tell()
 	return true
+}
+
+// hope is how long calls wait for a dead endpoint.
+func (e *evidence) hope() time.Duration {
+	if e.answers.Load() {
+		return hopeKnown
+	}
+	return hopeUnknown
+}
+
+// deadUntil returns until when a dead endpoint is passed over unless it gives a
+// sign of life, or the zero time if it is not dead.
+func (e *evidence) deadUntil(now time.Time) time.Time {
+	if !e.isDead.Load() {
+		return time.Time{}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if until := e.died.Add(e.hope()); e.life != nil && now.Before(until) {
+		return until
+	}
+	return time.Time{}
+}
+
+// glance asks an endpoint that calls pass over whether it is alive, now and
+// then: nobody waits there who would have it asked.
+func (e *evidence) glance() {
+	now := time.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.asking || !e.probes() || now.Sub(e.glimpse) < probeEvery || !e.client.goes(e.look) {
+		return
+	}
+	e.glimpse = now
+}
+
+// look is what glance does, in a goroutine of its own.
+func (e *evidence) look(ctx context.Context) {
+	began := time.Now()
+	answered := e.probed(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	e.mu.Lock()
+	misses := e.misses
+	e.mu.Unlock()
+	misses = e.judge(answered, began, misses)
+	e.mu.Lock()
+	e.misses = misses
+	e.mu.Unlock()
 }
 
 func (e *evidence) revive() {
@@ -84,6 +146,7 @@ func (e *evidence) revive() {
 		e.isDead.Store(false)
 		close(e.life)
 		e.life = nil
+		e.client.news.tell()
 	}
 }
 
@@ -100,11 +163,7 @@ func (e *evidence) ask() {
 // awaitLife waits while the endpoint is dead, but not for ever: probes may be
 // what it has stopped answering, and nothing else.
 func (e *evidence) awaitLife(ctx context.Context) error {
-	hope := hopeUnknown
-	if e.answers.Load() {
-		hope = hopeKnown
-	}
-	t := time.NewTimer(hope)
+	t := time.NewTimer(e.hope())
 	defer t.Stop()
 	e.mu.Lock()
 	life := e.life
@@ -147,7 +206,7 @@ func (e *evidence) run(ctx context.Context) {
 	var next time.Time // when the next probe may start
 	misses := 0
 	for {
-		waiting := e.client.waiting(time.Now())
+		waiting := e.client.waiting(e.ep, time.Now())
 		if e.done(len(waiting)) {
 			return
 		}
@@ -184,7 +243,7 @@ func (e *evidence) judge(answered bool, began time.Time, misses int) int {
 	if answered {
 		e.answers.Store(true)
 		e.saw(time.Now())
-		e.client.ep.breaker.Hurry()
+		e.ep.breaker.Hurry()
 		return 0
 	}
 	if e.lastByte.Load() >= began.UnixNano() {
@@ -194,9 +253,9 @@ func (e *evidence) judge(answered bool, began time.Time, misses int) int {
 		return misses
 	}
 	if e.die() {
-		e.client.notify(Event{Kind: EventDead, Text: fmt.Sprintf("%d probes in a row were not answered", misses)})
+		e.client.notify(Event{Kind: EventDead, Endpoint: e.ep.name, Text: fmt.Sprintf("%d probes in a row were not answered", misses)})
 	}
-	for _, w := range e.client.waiting(time.Now()) {
+	for _, w := range e.client.waiting(e.ep, time.Now()) {
 		w.cut(fmt.Sprintf("%d probes in a row were not answered, and nothing else came from the endpoint", misses))
 	}
 	return misses
@@ -207,11 +266,11 @@ func (e *evidence) judge(answered bool, began time.Time, misses int) int {
 func (e *evidence) probed(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.client.ep.name+"/models", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.ep.base+"/models", nil)
 	if err != nil {
 		return true // it says nothing about the endpoint
 	}
-	e.client.ep.secrets.probe(req)
+	e.ep.secrets.probe(req)
 	resp, err := e.probe.Do(req)
 	if err != nil {
 		return false

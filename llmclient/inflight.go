@@ -8,11 +8,12 @@ import (
 
 // An InFlight is a call under way, as it was at one moment.
 type InFlight struct {
-	Call    uint64 // as in [Event]
-	Caller  string // [chat.Request.Caller]
-	Model   string
-	Started time.Time
-	Attempt int // requests begun so far
+	Call     uint64 // as in [Event]
+	Caller   string // [chat.Request.Caller]
+	Endpoint string // where the present attempt is, or the next will be
+	Model    string
+	Started  time.Time
+	Attempt  int // requests begun so far
 
 	Phase Phase
 	Since time.Time // in this phase
@@ -46,7 +47,7 @@ func (c *Client) InFlight() []InFlight {
 func (cl *call) look() InFlight {
 	cl.mu.Lock()
 	f := InFlight{
-		Call: cl.id, Caller: cl.caller, Model: cl.model, Started: cl.started,
+		Call: cl.id, Caller: cl.caller, Endpoint: cl.at.ep.name, Model: cl.at.model, Started: cl.started,
 		Attempt: cl.n, Phase: cl.phase, Since: cl.since,
 	}
 	a := cl.current

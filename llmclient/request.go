@@ -9,7 +9,7 @@ import (
 // request returns the attempt's request, whose progress is told to its watch.
 func (a *attempt) request() (*http.Request, error) {
 	cl := a.call
-	w := &cl.client.wire
+	w := &cl.at.ep.wire
 	trace := &httptrace.ClientTrace{
 		GetConn: func(string) {
 			if w.dials {
@@ -32,21 +32,21 @@ func (a *attempt) request() (*http.Request, error) {
 	}
 	ctx := httptrace.WithClientTrace(a.ctx, trace)
 	body := func() (io.ReadCloser, error) {
-		return &bodyReader{rest: cl.body.parts, wrote: func() { a.watch.tell((*meter).wrote) }}, nil
+		return &bodyReader{rest: cl.at.body.parts, wrote: func() { a.watch.tell((*meter).wrote) }}, nil
 	}
 	if cl.passed != nil {
 		return cl.passed.request(ctx, body)
 	}
-	secrets := &cl.client.ep.secrets
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, cl.client.ep.name, nil)
+	secrets := &cl.at.ep.secrets
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, cl.at.ep.base, nil)
 	if err != nil {
 		return nil, err
 	}
-	if req.URL = secrets.target(); cl.moved != nil {
-		req.URL = cl.moved
+	if req.URL = secrets.target(); cl.at.moved != nil {
+		req.URL = cl.at.moved
 	}
 	secrets.authorize(req.Header)
-	req.ContentLength = int64(cl.body.size)
+	req.ContentLength = int64(cl.at.body.size)
 	req.Body, _ = body()
 	if req.Header.Get("Idempotency-Key") == "" && req.Header.Get("X-Idempotency-Key") == "" {
 		// For connections that took not a byte of it. With such a key the transport would also repeat what the server has read,

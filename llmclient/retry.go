@@ -66,36 +66,47 @@ func (r *retrier) wait(after ruling) time.Duration {
 func (cl *call) again(e *Error, r ruling) *Error {
 	cl.retry.last = e
 	switch {
-	case r.stale && !cl.renewed:
+	case r.stale && !cl.at.renewed:
 		// A pooled connection had died while nobody used it. Others of its age
 		// will have too.
-		cl.renewed = true
-		cl.client.wire.renew()
+		cl.at.renewed = true
+		cl.at.ep.wire.renew()
 		return nil
 	case r.adapted:
 		if err := cl.encode(); err != nil {
 			return e
 		}
 		return nil
-	case cl.ctx.Err() != nil || !e.retryable || e.Clock == ClockCall:
+	case cl.ctx.Err() != nil || e.Clock == ClockCall:
 		return e
-	case r.unreached && cl.client.ep.works():
+	}
+	cl.at.failed++
+	cl.at.ep.refused(e, time.Now())
+	leaves := cl.elsewhere(e, time.Now())
+	switch {
+	case leaves && !cl.retry.allows(e), !leaves && !e.retryable:
+		return e
+	case leaves:
+	case r.unreached && cl.at.ep.works():
 		// It worked, and now there is nobody: it is being restarted. Tries that
 		// reach nobody harm nobody, so they go on as long as the call may.
 	case !cl.retry.allows(e):
 		return e
 	}
-	if e.Evidence != "" {
+	if e.Evidence != "" && !leaves {
 		if failed := cl.awaitLife(); failed != nil {
 			return failed
 		}
 	}
-	wait := cl.retry.wait(r)
+	var wait time.Duration
+	if !leaves { // the other endpoint has not been asked yet, and need not be waited for
+		wait = cl.retry.wait(r)
+	}
 	var reserve time.Duration
 	if e.Kind == ErrTimeout && e.Clock != ClockConnect && e.Clock != ClockSend {
 		// What has just stalled may stall again: without the time in which
 		// that would show, another try only adds to the server's load.
-		reserve = cl.client.cfg.Clocks.bounds(cl.load)[iFirstOutput].suspect
+		reserve = cl.client.cfg.Clocks.bounds(cl.at.load)[iFirstOutput].suspect
 	}
 	spare, late, callers := cl.spare(wait + reserve)
 	if late != "" {
@@ -139,7 +150,7 @@ func (cl *call) pay(r ruling) time.Duration {
 	if r.kind == ErrThrottled {
 		cl.retry.paid = costOfThrottle
 	}
-	return cl.client.ep.budget.take(time.Now(), cl.retry.paid)
+	return cl.at.ep.budget.take(time.Now(), cl.retry.paid)
 }
 
 // awaitLife waits, within the call, until the endpoint answers a probe.
@@ -147,11 +158,13 @@ func (cl *call) awaitLife() *Error {
 	cl.enter(PhaseBackoff)
 	ctx, cancel := cl.withinCall()
 	defer cancel()
+	ctx, stop := cl.orElsewhere(ctx)
+	defer stop()
 	start := time.Now()
-	err := cl.client.ep.evidence.awaitLife(ctx)
+	err := cl.at.ep.evidence.awaitLife(ctx)
 	cl.spent += time.Since(start)
 	switch {
-	case err == nil:
+	case err == nil, cl.ctx.Err() == nil && context.Cause(ctx) == errElsewhere:
 		return nil
 	case cl.ctx.Err() != nil:
 		return cl.ended()
@@ -170,7 +183,7 @@ func (cl *call) backoff(wait time.Duration) *Error {
 	case <-t.C:
 		return nil
 	case <-cl.ctx.Done():
-		cl.client.ep.budget.give(time.Now(), cl.retry.paid) // for a retry that will not be
+		cl.at.ep.budget.give(time.Now(), cl.retry.paid) // for a retry that will not be
 		return cl.ended()
 	}
 }

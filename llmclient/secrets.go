@@ -11,16 +11,39 @@ import (
 
 // String tells what the configuration is about, without what may be secret.
 func (c Config) String() string {
+	if len(c.Endpoints) == 0 {
+		return "llmclient.Config(" + shown(c.BaseURL, c.Model, c.APIKey) + ")"
+	}
+	parts := make([]string, len(c.Endpoints))
+	for i, e := range c.Endpoints {
+		parts[i] = shown(e.BaseURL, e.Model, e.APIKey)
+	}
+	return "llmclient.Config(" + strings.Join(parts, "; ") + ")"
+}
+
+// shown describes an endpoint as it is configured.
+func shown(base, model, key string) string {
 	name := "?"
-	if u, err := url.Parse(c.BaseURL); err == nil {
+	if u, err := url.Parse(base); err == nil {
 		name = redacted(u)
 	}
-	key := "no key"
-	if c.APIKey != "" {
-		key = "a key"
+	has := "no key"
+	if key != "" {
+		has = "a key"
 	}
-	return fmt.Sprintf("llmclient.Config(%s, model %q, %s)", name, c.Model, key)
+	return fmt.Sprintf("%s, model %q, %s", name, model, has)
 }
+
+// String tells what the endpoint is, without what may be secret.
+func (e Endpoint) String() string {
+	return "llmclient.Endpoint(" + shown(e.BaseURL, e.Model, e.APIKey) + ")"
+}
+
+// Format keeps secrets from every verb of package fmt.
+func (e Endpoint) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, e.String()) }
+
+// MarshalText keeps secrets from logs and encoders.
+func (e Endpoint) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
 // Format keeps secrets from every verb of package fmt.
 func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
@@ -28,9 +51,13 @@ func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String(
 // MarshalText keeps secrets from logs and encoders.
 func (c Config) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// String tells the endpoint and the model.
+// String tells the endpoints and their models.
 func (c *Client) String() string {
-	return fmt.Sprintf("llmclient.Client(%s, model %q)", c.ep.name, c.cfg.Model)
+	parts := make([]string, len(c.eps))
+	for i, ep := range c.eps {
+		parts[i] = fmt.Sprintf("%s, model %q", ep.name, ep.model)
+	}
+	return "llmclient.Client(" + strings.Join(parts, "; ") + ")"
 }
 
 // Format keeps secrets from every verb of package fmt.
@@ -81,10 +108,9 @@ func loopback(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
-// seal moves what is secret out of the configuration. It is called once the
-// configuration has been checked.
-func seal(cfg *Config, u *url.URL, name string) secrets {
-	key, header, target := cfg.APIKey, cfg.Header, *u
+// seal hides what is secret of an endpoint that has been checked.
+func seal(e Endpoint, u *url.URL) secrets {
+	key, header, target := e.APIKey, e.Header, *u
 	hidden := []string{key}
 	for name, values := range u.Query() {
 		if holdsSecret(name) {
@@ -100,7 +126,6 @@ func seal(cfg *Config, u *url.URL, name string) secrets {
 			hidden = append(hidden, v, token)
 		}
 	}
-	cfg.APIKey, cfg.Header, cfg.BaseURL = "", nil, name
 	return secrets{
 		keyed: key != "" || header.Get("Authorization") != "" || header.Get("Api-Key") != "",
 		authorize: func(h http.Header) {

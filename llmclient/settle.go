@@ -34,7 +34,7 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 		a.settle(e, v)
 		return e, ruling{kind: e.Kind}
 	}
-	e := &Error{Phase: m.phase, Endpoint: cl.client.ep.name, Model: cl.model, Status: a.out.status, Partial: a.partial(m)}
+	e := &Error{Phase: m.phase, Endpoint: cl.at.ep.name, Model: cl.at.model, Status: a.out.status, Partial: a.partial(m)}
 	var r ruling
 	var bad *badAnswer
 	if out != nil && !(out.clock == ClockEnd && (a.out.server != nil || errors.As(err, &bad))) {
@@ -44,7 +44,7 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 		}
 		e.Clock, e.Bound, e.Phase, e.Evidence = out.clock, out.bound, out.phase, out.evidence
 		if out.clock == ClockCall {
-			e.Bound = cl.client.cfg.Clocks.bounds(cl.load)[iCall].limit
+			e.Bound = cl.client.cfg.Clocks.bounds(cl.at.load)[iCall].limit
 		}
 	} else {
 		var in *insideError
@@ -86,7 +86,7 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 	if e.Clock != "" && a.reused.Load() && m.bytes == 0 {
 		// The connection may have been dead, and others with it. They are given
 		// up before the next request: only then is this one off it.
-		cl.client.ep.doubt.Store(true)
+		cl.at.ep.doubt.Store(true)
 	}
 	return e, r
 }
@@ -98,9 +98,9 @@ func (a *attempt) adapt(r *ruling) {
 	if text == "" {
 		return
 	}
-	a.call.speaks = d
+	a.at.speaks = d
 	*r = ruling{kind: r.kind, adapted: true}
-	if a.call.client.ep.news(d) {
+	if a.at.ep.news(d) {
 		ev := a.call.event(EventAdapted)
 		ev.Text = text
 		a.call.client.notify(ev)
@@ -118,11 +118,11 @@ func (a *attempt) redirect(r *ruling) {
 	}
 	to, err := a.head.Location()
 	from := a.head.Request.URL
-	if err != nil || to.Host != from.Host || to.Scheme != from.Scheme || a.call.hops >= maxHops {
+	if err != nil || to.Host != from.Host || to.Scheme != from.Scheme || a.at.hops >= maxHops {
 		return
 	}
-	a.call.moved = to
-	a.call.hops++
+	a.at.moved = to
+	a.at.hops++
 	*r = ruling{kind: r.kind, adapted: true}
 }
 
@@ -141,7 +141,9 @@ func (a *attempt) coolDown(e *Error, r ruling) {
 	if d = min(d, maxPause); d <= 0 {
 		return
 	}
-	a.call.client.ep.pacer.CoolDown(d)
+	a.at.ep.pacer.CoolDown(d)
+	a.call.client.news.tell()
+	a.call.client.news.tell()
 	ev := a.call.event(EventCoolDown)
 	ev.Wait, ev.Err = d, e
 	a.call.client.notify(ev)
@@ -152,7 +154,9 @@ func (a *attempt) partial(m meter) *chat.Response {
 	if m.outputs == 0 && !a.answer.finished {
 		return nil
 	}
-	return a.asm.Response()
+	resp := a.asm.Response()
+	resp.Endpoint = a.at.ep.name
+	return resp
 }
 
 // settle ends the attempt, once: the connection, the clocks, the pass, the
@@ -175,7 +179,7 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 	a.permit.Release()
 
 	rec := Attempt{
-		Started: a.started, Duration: now.Sub(a.started), Phase: m.phase,
+		Endpoint: a.at.ep.name, Started: a.started, Duration: now.Sub(a.started), Phase: m.phase,
 		Status: a.out.status, Bytes: m.bytes,
 	}
 	if e != nil {
@@ -189,16 +193,22 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 	cl.mu.Unlock()
 	cl.spent += m.spent(now)
 	if e == nil {
-		cl.client.ep.succeeded(a.speaks)
+		cl.at.ep.succeeded(a.speaks)
 	}
 	if !m.firstOutput.IsZero() {
 		a.first = max(1, m.firstOutput.Sub(a.started))
 	}
-	if e == nil && a.first > 0 {
-		cl.client.ep.budget.give(now, max(gainOfSuccess, cl.retry.paid))
-		cl.client.ep.evidence.pace.add(cl.kind(), a.started, a.first, m.longestGap)
+	if e == nil && a.pass == nil {
+		cl.at.ep.breaker.Hurry() // it was asked past its breaker, and works
 	}
-	cl.client.tel.endAttempt(a, e)
+	if e == nil && len(cl.client.eps) > 1 && cl.req != nil {
+		cl.client.prefixes.add(cl.req, a.at.ep)
+	}
+	if e == nil && a.first > 0 {
+		cl.at.ep.budget.give(now, max(gainOfSuccess, cl.retry.paid))
+		cl.at.ep.evidence.pace.add(cl.kind(), a.started, a.first, m.longestGap)
+	}
+	cl.at.ep.tel.endAttempt(a, e)
 	if e != nil {
 		ev := cl.event(EventFailed)
 		ev.Phase, ev.Clock, ev.After, ev.Err = e.Phase, e.Clock, rec.Duration, e

@@ -95,7 +95,10 @@ func (s *Stream) Close() error {
 	s.mu.Unlock()
 	switch {
 	case !begun:
-		e := &Error{Kind: ErrClosed, Endpoint: s.client.ep.name, Model: s.client.cfg.Model, text: "the stream was closed before it was read"}
+		e := &Error{Kind: ErrClosed, text: "the stream was closed before it was read"}
+		if len(s.client.eps) == 1 {
+			e.Endpoint, e.Model = s.client.eps[0].name, s.client.eps[0].model
+		}
 		if s.req != nil && s.req.Model != "" {
 			e.Model = s.req.Model
 		}

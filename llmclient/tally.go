@@ -21,7 +21,7 @@ func (t *tally) Read(p []byte) (int, error) {
 	if n > 0 {
 		t.n += int64(n)
 		t.a.watch.tell(func(m *meter, now time.Time) { m.read(n, now) })
-		t.a.call.client.ep.evidence.saw(time.Now())
+		t.a.at.ep.evidence.saw(time.Now())
 		if t.n > t.limit {
 			return 0, errAnswerTooLarge
 		}
@@ -33,5 +33,5 @@ func (t *tally) Read(p []byte) (int, error) {
 // What is secret is taken out before it is cut: half a key is a secret too.
 func (a *attempt) snippet(body []byte) string {
 	text := strings.ToValidUTF8(string(bytes.TrimSpace(body[:min(len(body), 4<<10)])), "?")
-	return bounded(a.call.client.ep.secrets.redact(text), 160)
+	return bounded(a.at.ep.secrets.redact(text), 160)
 }

@@ -167,7 +167,7 @@ func provider(host string) string {
 
 // startCall begins the call's span; attempts are below it.
 func (t *telemetry) startCall(cl *call) context.Context {
-	name, attrs := "chat "+cl.model, append(t.base[:len(t.base):len(t.base)], attrModel.String(cl.model))
+	name, attrs := "chat "+cl.at.model, append(t.base[:len(t.base):len(t.base)], attrModel.String(cl.at.model))
 	if !cl.infers() {
 		name, attrs = cl.passed.method, t.base[2:]
 	}
@@ -184,7 +184,7 @@ func (cl *call) infers() bool {
 
 func (t *telemetry) endCall(cl *call, e *Error, a *attempt) {
 	span := cl.span
-	k := setKey{model: cl.model}
+	k := setKey{model: cl.at.model}
 	if e != nil {
 		k.outcome = e.Kind.String()
 	}
@@ -206,14 +206,14 @@ func (t *telemetry) describeCall(span trace.Span, cl *call, e *Error, a *attempt
 	n := cl.n
 	cl.mu.Unlock()
 	span.SetAttributes(attrAttempts.Int(n))
-	if !cl.speaks.plain {
+	if !cl.at.speaks.plain {
 		span.SetAttributes(attrStream.Bool(true))
 	}
 	if cl.caller != "" {
 		span.SetAttributes(attrAgent.String(cl.caller))
 	}
-	if cl.load.maxTokens > 0 {
-		span.SetAttributes(attrMaxTokens.Int(cl.load.maxTokens))
+	if cl.at.load.maxTokens > 0 {
+		span.SetAttributes(attrMaxTokens.Int(cl.at.load.maxTokens))
 	}
 	if e != nil {
 		span.SetAttributes(attrError.String(e.Kind.String()), attrPhase.String(e.Phase.String()), attrFinish.StringSlice([]string{"error"}))
@@ -253,7 +253,7 @@ func (t *telemetry) startAttempt(a *attempt) (context.Context, trace.Span) {
 }
 
 func (t *telemetry) endAttempt(a *attempt, e *Error) {
-	k := setKey{model: a.call.model, attempt: true}
+	k := setKey{model: a.at.model, attempt: true}
 	if e != nil {
 		k.outcome = e.Kind.String()
 	}

@@ -91,22 +91,35 @@ type target struct {
 const maxTargets = 1024
 
 // NewTransport returns a Transport, or an error that names the bad field. Of
-// cfg it takes everything but BaseURL, APIKey, Model and Header, which are the
-// SDK's and must be empty.
+// cfg it takes everything but BaseURL, APIKey, Model, Header and Endpoints, which
+// are the SDK's and must be empty.
 func NewTransport(cfg Config) (*Transport, error) {
-	if cfg.BaseURL != "" || cfg.APIKey != "" || cfg.Model != "" || len(cfg.Header) > 0 {
-		return nil, errors.New("llmclient: BaseURL, APIKey, Model or Header is set, but under an SDK they are the SDK's to set")
+	if cfg.BaseURL != "" || cfg.APIKey != "" || cfg.Model != "" || len(cfg.Header) > 0 || len(cfg.Endpoints) > 0 {
+		return nil, errors.New("llmclient: BaseURL, APIKey, Model, Header or Endpoints is set, but under an SDK they are the SDK's to set")
 	}
 	if err := cfg.fill(); err != nil {
 		return nil, fmt.Errorf("llmclient: %w", err)
 	}
 	t := &Transport{cfg: cfg, seed: maphash.MakeSeed(), behind: make(map[target]*Client), givenUp: make(map[uint64]givenUp)}
 	// What else is wrong is found now and not at the first request.
-	c, err := newClient(cfg, &url.URL{Scheme: "http", Host: "localhost"}, "")
+	c, err := t.newClient(&url.URL{Scheme: "http", Host: "localhost"}, nil)
 	if err != nil {
 		return nil, err
 	}
 	return t, c.Close()
+}
+
+// newClient returns a client for what an SDK asks at base.
+func (t *Transport) newClient(base *url.URL, header http.Header) (*Client, error) {
+	c := newClient(t.cfg)
+	name := redacted(base)
+	ep, err := newEndpoint(c, place{Endpoint: Endpoint{Name: name, Header: header}, url: base, base: name})
+	if err != nil {
+		return nil, fmt.Errorf("llmclient: %w", err)
+	}
+	ep.wire.client.Jar, ep.wire.client.Timeout = nil, 0
+	c.eps = []*endpoint{ep}
+	return c, nil
 }
 
 // InFlight lists the requests under way, to all endpoints.
@@ -133,7 +146,7 @@ func (t *Transport) Clients() []*Client {
 // CloseIdleConnections closes connections that carry no request.
 func (t *Transport) CloseIdleConnections() {
 	for _, c := range t.Clients() {
-		c.wire.client.CloseIdleConnections()
+		c.eps[0].wire.client.CloseIdleConnections()
 	}
 }
 
@@ -159,13 +172,12 @@ func (t *Transport) client(req *http.Request) (*Client, error) {
 	}
 	var h maphash.Hash
 	h.SetSeed(t.seed)
-	cfg := t.cfg
-	cfg.Header = make(http.Header) // for probes, and for what must not be shown
+	header := make(http.Header) // for probes, and for what must not be shown
 	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key"} {
 		_, _ = h.WriteString(req.Header.Get(name))
 		_ = h.WriteByte(0)
 		if v := req.Header.Values(name); len(v) > 0 {
-			cfg.Header[name] = v
+			header[name] = v
 		}
 	}
 	key := target{base.String(), h.Sum64()}
@@ -180,11 +192,10 @@ func (t *Transport) client(req *http.Request) (*Client, error) {
 	if len(t.behind) >= maxTargets {
 		return nil, &Error{Kind: ErrRequest, Endpoint: redacted(&base), text: fmt.Sprintf("the transport has seen %d endpoints and keys, which is too many for one", maxTargets)}
 	}
-	c, err := newClient(cfg, &base, redacted(&base))
+	c, err := t.newClient(&base, header)
 	if err != nil {
 		return nil, err
 	}
-	c.wire.client.Jar, c.wire.client.Timeout = nil, 0
 	t.behind[key] = c
 	return c, nil
 }
@@ -203,11 +214,11 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if req.Header.Get("Upgrade") != "" {
-		return c.wire.base().RoundTrip(req) // what follows is no answer
+		return c.eps[0].wire.base().RoundTrip(req) // what follows is no answer
 	}
 	p, body, err := newPassed(req)
 	if err != nil {
-		return nil, c.refuse(err, "")
+		return nil, c.refuse(err, nil)
 	}
 	cl := newCall(c, req.Context())
 	cl.pass(p, body)
@@ -220,7 +231,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		ev.Text = "the SDK above retries by itself; set its retries to 0, so that one owner decides"
 		c.notify(ev)
 		if err := t.recall(key); err != nil {
-			cl.cancel(nil)
+			cl.drop()
 			return nil, err
 		}
 	}
@@ -251,12 +262,14 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // pass makes the call one that passes a request on.
 func (cl *call) pass(p *passed, body []byte) {
-	cl.passed, cl.model = p, p.model
-	cl.body.add(body)
-	cl.load = load{promptBytes: len(body), maxTokens: p.maxTokens, tools: p.tools, reasoning: p.reasoning}
-	cl.speaks.plain = !p.stream
+	cl.passed = p
+	cl.head(cl.client.eps[0])
+	cl.at.model = p.model
+	cl.at.body.add(body)
+	cl.at.load = load{promptBytes: len(body), maxTokens: p.maxTokens, tools: p.tools, reasoning: p.reasoning}
+	cl.at.speaks.plain = !p.stream
 	if p.once {
-		cl.retry.cfg.Attempts, cl.renewed = 1, true
+		cl.retry.cfg.Attempts, cl.at.renewed = 1, true
 	}
 }
 

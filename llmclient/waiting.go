@@ -10,9 +10,9 @@ type waiter struct {
 	waited time.Duration
 }
 
-// waiting lists the attempts that have waited for askAfter, and which evidence
-// may cut.
-func (c *Client) waiting(now time.Time) []waiter {
+// waiting lists the attempts that have waited at an endpoint for askAfter, and
+// which evidence may cut.
+func (c *Client) waiting(ep *endpoint, now time.Time) []waiter {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var list []waiter
@@ -20,7 +20,7 @@ func (c *Client) waiting(now time.Time) []waiter {
 		cl.mu.Lock()
 		a := cl.current
 		cl.mu.Unlock()
-		if a == nil {
+		if a == nil || a.at.ep != ep {
 			continue
 		}
 		m, out := a.watch.look()
@@ -31,15 +31,15 @@ func (c *Client) waiting(now time.Time) []waiter {
 	return list
 }
 
-// cut ends the attempt for a reason. A call is cut in this way once: the next
-// attempt runs to its limit.
+// cut ends the attempt for a reason. A call is cut in this way once at each
+// endpoint: the next attempt there runs to its limit.
 func (w waiter) cut(why string) { w.cutAs(false, why) }
 
 func (w waiter) cutAs(orphan bool, why string) {
 	cl := w.a.call
 	cl.mu.Lock()
-	again := cl.cut
-	cl.cut = true
+	again := w.a.at.cut
+	w.a.at.cut = true
 	cl.mu.Unlock()
 	if !again {
 		w.a.watch.cut(expiry{clock: clockNames[w.clock], bound: w.waited, phase: w.m.phase, evidence: why, orphan: orphan})

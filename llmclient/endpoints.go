@@ -1,0 +1,113 @@
+package llmclient
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/neverhang/neverhang/breaker"
+	"github.com/neverhang/neverhang/pacer"
+)
+
+// An Endpoint is one of several that a [Client] may ask.
+type Endpoint struct {
+	// Name is what events, errors and answers call it. Empty means its BaseURL.
+	Name string
+
+	// BaseURL, APIKey and Header are as in [Config]. They go to this endpoint
+	// alone.
+	BaseURL string
+	APIKey  string
+	Header  http.Header
+
+	// Model is the model of requests that name none, under the name that it has
+	// here; empty means Config.Model. A request that names one asks for it
+	// everywhere.
+	Model string
+
+	// Order puts endpoints behind others: one is asked only when none with a
+	// lower Order can take the call. Weight shares calls among those of the
+	// same Order; zero means 1.
+	Order  int
+	Weight int
+
+	// Breaker and Pacer, if not nil, stand in place of Config's.
+	Breaker *breaker.Config
+	Pacer   *pacer.Config
+}
+
+// A WhenOpen says what calls do while no endpoint's breaker lets them through.
+type WhenOpen uint8
+
+const (
+	// Wait waits for the first that does, within Clocks.Call: an agent with an
+	// hour of work behind it should outlive a short outage.
+	Wait WhenOpen = iota
+	// FailFast returns an error that matches [breaker.ErrOpen].
+	FailFast
+	// LeastBad asks the endpoint whose next trial is nearest, past its breaker.
+	// That is more load for who has little strength; it is for callers who would
+	// rather have one chance now than a good one later.
+	LeastBad
+)
+
+// A place is an endpoint with its address taken apart.
+type place struct {
+	Endpoint
+	url   *url.URL // of the chat completions
+	base  string   // for people
+	field string   // before the names of its fields, in errors
+}
+
+// endpoints returns the endpoints of the configuration, checked.
+func (c *Config) endpoints() ([]place, error) {
+	if c.WhenOpen > LeastBad {
+		return nil, fmt.Errorf("WhenOpen is %d, want Wait, FailFast or LeastBad", c.WhenOpen)
+	}
+	list := []place{{Endpoint: Endpoint{BaseURL: c.BaseURL, APIKey: c.APIKey, Header: c.Header}}}
+	if len(c.Endpoints) > 0 {
+		if c.BaseURL != "" || c.APIKey != "" || len(c.Header) > 0 {
+			return nil, errors.New("BaseURL, APIKey or Header is set beside Endpoints; a key is for one endpoint, so each has its own")
+		}
+		list = list[:0]
+	}
+	for i, e := range c.Endpoints {
+		list = append(list, place{Endpoint: e, field: fmt.Sprintf("Endpoints[%d].", i)})
+	}
+	names := make(map[string]bool)
+	for i := range list {
+		p := &list[i]
+		if err := p.parse(); err != nil {
+			return nil, err
+		}
+		if p.Model == "" {
+			p.Model = c.Model
+		}
+		if p.Name == "" {
+			p.Name = p.base
+		}
+		if names[p.Name] {
+			p.Name = fmt.Sprintf("%s (%d)", p.Name, i+1) // one server with two keys
+		}
+		names[p.Name] = true
+	}
+	return list, nil
+}
+
+// parse checks the endpoint and takes its address apart.
+func (p *place) parse() error {
+	var err error
+	switch p.url, p.base, err = parseBaseURL(p.BaseURL); {
+	case err != nil:
+	case p.Weight < 0:
+		err = fmt.Errorf("Weight is %d, want 0 or more", p.Weight)
+	default:
+		err = checkCredentials(p.APIKey, p.Header)
+	}
+	if err != nil {
+		return fmt.Errorf("%s%w", p.field, err) // the texts begin with the field
+	}
+	p.Header = p.Header.Clone()
+	return nil
+}
