@@ -63,6 +63,11 @@ type Request struct {
 	// Caller names who asks (an agent, a job), for tables and events.
 	// It is never sent.
 	Caller string
+
+	// Restart says that the request repeats one whose call has failed, as an
+	// agent's restart does. It is then paid for as a retry, so that restarts add
+	// no more to a struggling server's load than retries do. It is never sent.
+	Restart bool
 }
 
 // A Tool is a function the model may call.

@@ -132,6 +132,11 @@ func (cl *call) kind() callKind {
 // It returns the attempt that committed. Every other has been settled, and so
 // has the call if the error is not nil.
 func (cl *call) run(want commitment) (*attempt, error) {
+	if cl.req != nil && cl.req.Restart {
+		if failed := cl.restarted(); failed != nil {
+			return nil, cl.fail(failed)
+		}
+	}
 	for {
 		permit, pass, failed := cl.admission()
 		if failed != nil {

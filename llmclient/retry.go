@@ -153,6 +153,19 @@ func (cl *call) pay(r ruling) time.Duration {
 	return cl.at.ep.budget.take(time.Now(), cl.retry.paid)
 }
 
+// restarted makes a call that repeats a failed one pay as a retry does, and wait
+// until it is covered.
+func (cl *call) restarted() *Error {
+	wait := cl.pay(ruling{})
+	if spare, _, _ := cl.spare(0); wait > spare {
+		wait = spare
+	}
+	if wait <= 0 {
+		return nil
+	}
+	return cl.backoff(wait)
+}
+
 // awaitLife waits, within the call, until the endpoint answers a probe.
 func (cl *call) awaitLife() *Error {
 	cl.enter(PhaseBackoff)

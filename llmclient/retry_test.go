@@ -3,6 +3,7 @@ package llmclient_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -198,5 +199,52 @@ func TestOneCoolDownForAllAndNoHerdAfterIt(t *testing.T) {
 			}
 		}
 		assert.Less(t, later[29], 10*time.Second)
+	})
+}
+
+func TestRestartsOfAgentsDrawOnTheRetryBudget(t *testing.T) {
+	slow := fake.Config{Script: fake.Always(fake.Slowly(10*time.Second, fake.Answer("ok")))}
+	for name, tc := range map[string]struct {
+		restart bool
+		last    time.Duration
+	}{
+		"restarts wait for what the budget gives": {true, 6428571428 * time.Nanosecond}, // 100 - 500/14 of them, ten a second
+		"first calls do not":                      {false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, slow, nil, func(t *testing.T, w *world) {
+				var wg sync.WaitGroup
+				for range 100 {
+					wg.Go(func() {
+						req := hello()
+						req.Restart = tc.restart
+						_, err := w.client.Chat(t.Context(), req)
+						assert.NoError(t, err)
+					})
+				}
+				wg.Wait()
+				at := w.arrivals()
+				slices.Sort(at)
+				assert.Equal(t, time.Duration(0), at[34])
+				assert.InDelta(t, tc.last, at[99], float64(time.Millisecond))
+			})
+		})
+	}
+	t.Run("a restart ends with its caller", func(t *testing.T) {
+		inWorld(t, slow, nil, func(t *testing.T, w *world) {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			var wg sync.WaitGroup
+			for range 100 {
+				wg.Go(func() {
+					req := hello()
+					req.Restart = true
+					_, err := w.client.Chat(ctx, req)
+					failure(t, err, llmclient.ErrDeadline)
+				})
+			}
+			wg.Wait()
+			w.elapsed(3 * time.Second)
+		})
 	})
 }
