@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ type outcome struct {
 	header http.Header       // of the answer
 	server *chat.ServerError // the endpoint's words, from an error body or from inside the answer
 	inside bool              // they came inside an answer with status 200
+	passes []string          // codes of refusals that pass when asked again
 	err    error             // what the transport, the decoder or the check of the answer said
 
 	connected bool // there was a connection to send on
@@ -59,8 +61,15 @@ func classify(o outcome, now time.Time) ruling {
 	default:
 		r = classifyError(o.status, o.server)
 	}
+	if e := o.server; e != nil && e.Code != "" && slices.Contains(o.passes, e.Code) && r.fault == ours && r.kind == ErrRequest {
+		// What was refused is what the model wrote. It writes anew each time.
+		r = ruling{kind: ErrAborted, retry: true}
+	}
 	if o.header != nil {
 		r.after, r.hasAfter = parseRetryAfter(o.header, now)
+		if !r.hasAfter && r.retry && o.server != nil {
+			r.after, r.hasAfter = saidRetryAfter(o.server)
+		}
 		if o.status >= 400 && r.kind != ErrQuota {
 			// The endpoint's own word on whether to try again beats its status.
 			switch strings.ToLower(o.header.Get("X-Should-Retry")) {
@@ -145,6 +154,9 @@ func insideStatus(e *chat.ServerError) int {
 	if e.Status != 0 {
 		return e.Status
 	}
+	if status := miniMaxStatus[e.Code]; status != 0 {
+		return status
+	}
 	switch kind := strings.ToLower(e.Type + " " + e.Code); {
 	case strings.Contains(kind, "overloaded"):
 		return 529
@@ -163,6 +175,24 @@ func insideStatus(e *chat.ServerError) int {
 		return http.StatusGatewayTimeout
 	}
 	return http.StatusInternalServerError
+}
+
+// miniMaxStatus is what the codes in MiniMax's base_resp stand for, whose
+// answers all have status 200. Others there are failures of its own.
+var miniMaxStatus = map[string]int{
+	"1001": http.StatusGatewayTimeout,
+	"1002": http.StatusTooManyRequests, // requests a minute
+	"1004": http.StatusUnauthorized,
+	"1008": http.StatusPaymentRequired,
+	"1026": http.StatusBadRequest,      // what was sent offends
+	"1027": http.StatusBadRequest,      // what was written offends
+	"1039": http.StatusTooManyRequests, // tokens a minute
+	"1041": http.StatusTooManyRequests, // connections
+	"1042": http.StatusBadRequest,
+	"2013": http.StatusBadRequest,
+	"2045": http.StatusTooManyRequests, // too steep a rise
+	"2049": http.StatusUnauthorized,
+	"2056": http.StatusPaymentRequired, // the plan is used up
 }
 
 // quota reports whether the account has nothing left, which no wait mends.

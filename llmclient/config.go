@@ -106,6 +106,11 @@ type Retry struct {
 	Backoff    time.Duration
 	MaxBackoff time.Duration
 
+	// Codes are the codes of refusals (400, 422) that pass when asked again, since
+	// what was refused is what the model wrote. Nil means tool_use_failed and
+	// json_validate_failed, which are Groq's; empty but not nil means none.
+	Codes []string
+
 	// Jitter spreads the waits: a backoff by this part of itself to either
 	// side, a Retry-After by up to this part upwards only. Zero means 0.25, a
 	// negative value none; at most 1.
@@ -164,6 +169,9 @@ func (c *Config) fill() error {
 	}
 	if r.MaxBackoff == 0 {
 		r.MaxBackoff = max(defaultMaxBackoff, r.Backoff)
+	}
+	if r.Codes == nil {
+		r.Codes = []string{"tool_use_failed", "json_validate_failed"}
 	}
 	if r.Jitter == 0 {
 		r.Jitter = defaultJitter

@@ -22,6 +22,7 @@ type endpoint struct {
 	model   string // of requests that name none
 	order   int
 	weight  float64
+	passes  []string // codes of refusals that pass when asked again
 	secrets secrets
 	pacer   *pacer.Pacer
 	breaker *breaker.Breaker
@@ -79,6 +80,9 @@ func newEndpoint(c *Client, e place) (ep *endpoint, err error) {
 	}
 	if ep.breaker, err = breaker.New(bc); err != nil {
 		return nil, fmt.Errorf("Breaker: %w", err)
+	}
+	if ep.passes = e.RetryCodes; ep.passes == nil {
+		ep.passes = cfg.Retry.Codes
 	}
 	ep.wire = newWire(cfg.HTTPClient, u, cfg.Clocks.bounds(load{})[iConnect].limit)
 	ep.evidence = newEvidence(c, ep)

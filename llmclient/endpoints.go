@@ -32,6 +32,9 @@ type Endpoint struct {
 	Order  int
 	Weight int
 
+	// RetryCodes, if not nil, stand in place of Config's Retry.Codes.
+	RetryCodes []string
+
 	// Breaker and Pacer, if not nil, stand in place of Config's.
 	Breaker *breaker.Config
 	Pacer   *pacer.Config

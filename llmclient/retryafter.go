@@ -1,11 +1,15 @@
 package llmclient
 
 import (
+	"encoding/json"
 	"math"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/neverhang/neverhang/chat"
 )
 
 // maxRetryAfter is the longest wait that is believed to be meant. It also
@@ -48,6 +52,71 @@ func parseRetryAfter(h http.Header, now time.Time) (wait time.Duration, ok bool)
 		now = date
 	}
 	return seconds(at.Sub(now).Seconds())
+}
+
+// spoken are the ways in which messages name a time: OpenAI's and Groq's "Please
+// try again in 7m12.5s", Azure's "retry after 26 seconds".
+var spoken = regexp.MustCompile(`(?i)(?:try again|retry) (?:in|after) ((?:[0-9.]+(?:ms|[hms]))+|[0-9.]+ ?(?:second|minute))`)
+
+// saidRetryAfter returns how long the endpoint asks to wait in the body of an
+// error: gateways drop headers, and Google has none. The members are
+// retryDelay (Google, a duration), retry_after (seconds) and retry_after_ms.
+func saidRetryAfter(e *chat.ServerError) (time.Duration, bool) {
+	var body any
+	if json.Unmarshal(e.Raw, &body) == nil {
+		if wait, ok := memberRetryAfter(body, 0); ok {
+			return wait, true
+		}
+	}
+	m := spoken.FindStringSubmatch(e.Message)
+	if m == nil {
+		return 0, false
+	}
+	if d, err := time.ParseDuration(m[1]); err == nil {
+		return seconds(d.Seconds())
+	}
+	number, unit, _ := strings.Cut(m[1], " ")
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return 0, false
+	}
+	if unit == "minute" {
+		n *= 60
+	}
+	return seconds(n)
+}
+
+// memberRetryAfter looks for a time among the members of an error, which wrap
+// one another.
+func memberRetryAfter(v any, depth int) (time.Duration, bool) {
+	if depth > 6 {
+		return 0, false
+	}
+	switch v := v.(type) {
+	case []any:
+		for _, x := range v {
+			if wait, ok := memberRetryAfter(x, depth+1); ok {
+				return wait, true
+			}
+		}
+	case map[string]any:
+		for name, scale := range map[string]float64{"retry_after": 1, "retryAfter": 1, "retry_after_seconds": 1, "retry_after_ms": 1e-3} {
+			if n, ok := v[name].(float64); ok && n > 0 {
+				return seconds(n * scale)
+			}
+		}
+		if s, ok := v["retryDelay"].(string); ok {
+			if d, err := time.ParseDuration(s); err == nil && d > 0 {
+				return d, true
+			}
+		}
+		for _, name := range []string{"error", "availability", "metadata", "details"} {
+			if wait, ok := memberRetryAfter(v[name], depth+1); ok {
+				return wait, true
+			}
+		}
+	}
+	return 0, false
 }
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }

@@ -55,6 +55,7 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 		case err == errStatus:
 			a.out.err = nil
 		}
+		a.out.passes = a.at.ep.passes
 		r = classify(a.out, time.Now())
 		if a.out.err == nil && cl.passed == nil {
 			a.adapt(&r)
