@@ -22,6 +22,9 @@ type answer struct {
 	body   *bufio.Reader
 	events *sse.Reader // set if it is a stream
 
+	asm    chat.Assembler
+	guards guards
+
 	chunk chat.Chunk // the present one: its parts outlive the next, the struct does not
 
 	begun    bool

@@ -40,12 +40,9 @@ type attempt struct {
 	firstByte atomic.Bool
 
 	head   *http.Response
-	body   io.ReadCloser // of the answer; nil before
-	tape   tape          // of the answer to a passed request
-	answer answer
-	asm    chat.Assembler
-	text   loopGuard
-	args   loopGuard
+	body   io.ReadCloser  // of the answer; nil before
+	tape   tape           // of the answer to a passed request
+	answer *answer        // what is made of it; likewise
 	resp   *chat.Response // the whole answer
 	early  []chat.Chunk   // read before the attempt committed
 	first  time.Duration  // until the first output, once settled; 0 if there was none
@@ -54,8 +51,6 @@ type attempt struct {
 // attempt begins the next attempt of the call.
 func (cl *call) attempt(permit *pacer.Permit, pass *breaker.Pass) *attempt {
 	a := &attempt{call: cl, at: cl.at, speaks: cl.at.speaks, started: time.Now(), permit: permit, pass: pass}
-	a.text.limit = cl.client.cfg.Limits.RepeatBytes
-	a.args.limit = cl.client.cfg.Limits.RepeatBytes * argsPatience
 	a.ctx, a.cancel = context.WithCancelCause(cl.ctx)
 	a.watch.onSuspect, a.watch.onAsk, a.watch.onExpire = a.suspect, cl.at.ep.evidence.ask, a.expire
 
@@ -160,7 +155,7 @@ func (a *attempt) open() error {
 	}
 	if resp.StatusCode < 300 { // some gateways answer every POST with 201
 		a.watch.tell((*meter).answered)
-		a.answer = answer{a: a, body: bufio.NewReaderSize(&tally{a: a, limit: a.call.client.cfg.Limits.AnswerBytes}, 512)}
+		a.answer = &answer{a: a, body: bufio.NewReaderSize(&tally{a: a, limit: a.call.client.cfg.Limits.AnswerBytes}, 512)}
 		return nil
 	}
 	a.watch.tell((*meter).refused)
@@ -182,16 +177,17 @@ const errorBytes = 64 << 10
 
 // next returns the next piece of the answer, or io.EOF when it is whole.
 func (a *attempt) next() (*chat.Chunk, error) {
+	began := time.Now()
 	ch, err := a.answer.next()
 	if ch == passedOn {
 		a.watch.tell((*meter).output)
 		return ch, err
 	}
 	if err == nil {
-		a.asm.Add(ch)
+		a.answer.asm.Add(ch)
 		a.see(ch)
-		if a.runaway(ch) {
-			return nil, errRunaway
+		if err := a.runaway(ch, time.Since(began)); err != nil {
+			return nil, err
 		}
 		return ch, nil
 	}
@@ -209,8 +205,6 @@ func (a *attempt) next() (*chat.Chunk, error) {
 	}
 	return nil, err
 }
-
-var errRunaway = errors.New("the model says the same over and over")
 
 // trialProof is how long the output of a trial must go on for the endpoint to
 // count as working. Its first output is not enough: an endpoint that breaks off
@@ -232,6 +226,9 @@ func (a *attempt) see(ch *chat.Chunk) {
 	if ch.Output() {
 		a.answer.finished = false
 		a.watch.tell((*meter).output)
+		if !a.answer.json && !a.at.ep.streamed.Load() {
+			a.at.ep.streams()
+		}
 		if req := a.call.req; req != nil && req.OnOutput != nil {
 			_, _ = contain(func() (any, error) { req.OnOutput(); return nil, nil })
 		}

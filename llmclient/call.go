@@ -165,6 +165,10 @@ func (cl *call) fail(e *Error) error {
 	cl.mu.Lock()
 	final.Attempts = append([]Attempt(nil), cl.attempts...)
 	cl.mu.Unlock()
+	switch e.Kind {
+	case ErrTimeout, ErrDeadline, ErrCanceled:
+		final.Deadlines = append(cl.deadlines(time.Now()), e.Deadlines...)
+	}
 	cl.end(&final, nil)
 	return &final
 }

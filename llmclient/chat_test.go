@@ -248,6 +248,72 @@ func TestAnEndpointThatDoesNotStreamIsSpokenToPlainly(t *testing.T) {
 	}
 }
 
+func TestAnEndpointWhoseStreamsBringNothingIsSpokenToPlainly(t *testing.T) {
+	streams := func(reply fake.Step) fake.Config {
+		return fake.Config{Script: func(q *fake.Request) fake.Step {
+			if q.Stream {
+				return reply
+			}
+			return fake.Slowly(time.Second, fake.Answer("ok"))
+		}}
+	}
+	asked := func(w *world) (streamed []bool) {
+		for _, q := range w.srv.Requests() {
+			streamed = append(streamed, q.Stream)
+		}
+		return streamed
+	}
+	t.Run("empty streams", func(t *testing.T) {
+		inWorld(t, streams(fake.Headers()), nil, func(t *testing.T, w *world) {
+			for range 2 {
+				resp, err := w.client.Chat(t.Context(), hello())
+				require.NoError(t, err)
+				assert.Equal(t, "ok", resp.Message.Content)
+			}
+			assert.Equal(t, []bool{true, true, false, false}, asked(w))
+			assert.Len(t, w.ofKind(llmclient.EventAdapted), 1)
+		})
+	})
+	t.Run("silent streams, over two calls", func(t *testing.T) {
+		inWorld(t, streams(fake.Hang()), func(c *llmclient.Config) { c.Retry.Attempts = 1 }, func(t *testing.T, w *world) {
+			for range 2 {
+				_, err := w.client.Chat(t.Context(), hello())
+				failure(t, err, llmclient.ErrTimeout)
+			}
+			_, err := w.client.Chat(t.Context(), hello())
+			require.NoError(t, err)
+			assert.Equal(t, []bool{true, true, false}, asked(w))
+		})
+	})
+	t.Run("it is not the streaming", func(t *testing.T) {
+		n := 0
+		srv := fake.Config{Script: func(*fake.Request) fake.Step {
+			if n++; n < 4 {
+				return fake.Headers()
+			}
+			return fake.Answer("ok")
+		}}
+		inWorld(t, srv, nil, func(t *testing.T, w *world) {
+			for range 2 {
+				_, err := w.client.Chat(t.Context(), hello())
+				require.NoError(t, err)
+			}
+			// A plain answer was tried, and it brought nothing either.
+			assert.Equal(t, []bool{true, true, false, true, true}, asked(w))
+		})
+	})
+	t.Run("a stream that gave output once is believed", func(t *testing.T) {
+		srv := script(fake.Answer("ok"), fake.Headers(), fake.Headers(), fake.Headers(), fake.Answer("ok"))
+		inWorld(t, srv, nil, func(t *testing.T, w *world) {
+			for range 2 {
+				_, err := w.client.Chat(t.Context(), hello())
+				require.NoError(t, err)
+			}
+			assert.NotContains(t, asked(w), false)
+		})
+	})
+}
+
 func TestNewNamesTheBadField(t *testing.T) {
 	base := llmclient.Config{BaseURL: "http://localhost:1/v1"}
 	tests := map[string]struct {

@@ -87,12 +87,13 @@ func classify(o outcome, now time.Time) ruling {
 func classifyFailure(o outcome) ruling {
 	var bad *badAnswer
 	var large *sse.TooLargeError
+	var runaway *runawayError
 	switch {
 	case errors.As(o.err, &bad):
 		return bad.ruling()
 	case errors.As(o.err, &large), errors.Is(o.err, errAnswerTooLarge):
 		return ruling{kind: ErrTooLarge, fault: nobodys}
-	case errors.Is(o.err, errRunaway):
+	case errors.As(o.err, &runaway):
 		return ruling{kind: ErrRunaway, retry: true, fault: nobodys}
 	case o.status != 0:
 		// The answer had begun: what broke it is the connection.

@@ -86,7 +86,7 @@ func TestClassify(t *testing.T) {
 		"the body ends early":          {outcome{status: 200, err: io.ErrUnexpectedEOF, firstByte: true}, ruling{kind: ErrIncomplete, retry: true, fault: theirs}},
 		"an event beyond its limit":    {outcome{status: 200, err: &sse.TooLargeError{Limit: 1}, firstByte: true}, ruling{kind: ErrTooLarge}},
 		"an answer beyond its limit":   {outcome{status: 200, err: errAnswerTooLarge, firstByte: true}, ruling{kind: ErrTooLarge}},
-		"the same over and over":       {outcome{status: 200, err: errRunaway, firstByte: true}, ruling{kind: ErrRunaway, retry: true}},
+		"the same over and over":       {outcome{status: 200, err: &runawayError{}, firstByte: true}, ruling{kind: ErrRunaway, retry: true}},
 		"truncated tool calls":         {outcome{status: 200, err: &badAnswer{kind: ErrTruncated}}, ruling{kind: ErrTruncated}},
 		"an answer that is none":       {outcome{status: 200, err: &badAnswer{kind: ErrMalformed}}, ruling{kind: ErrMalformed, retry: true, fault: theirs}},
 		"a call that the server could not read, Groq": {groq(status(400, `{"error":{"message":"Failed to call a function.","type":"invalid_request_error","code":"tool_use_failed","failed_generation":"x"}}`)), ruling{kind: ErrAborted, retry: true}},

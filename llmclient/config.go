@@ -127,6 +127,18 @@ type Limits struct {
 	// Default 64 MiB.
 	AnswerBytes int64
 
+	// OutputTokens bounds the output of an answer, estimated at four bytes to a
+	// token: servers have been seen to generate without end, whatever
+	// max_tokens says. Default 1,000,000.
+	OutputTokens int
+
+	// TokensPerSecond is the least rate, likewise estimated, at which output must
+	// come once it has begun, over any minute in which the caller was reading.
+	// A server that writes a word now and then holds a caller for ever without
+	// any clock running out. Default none, since an overloaded one may be slow
+	// and alive.
+	TokensPerSecond float64
+
 	// RepeatBytes is how much output may be one text of up to 1 KiB over and
 	// over, with nothing else, coming piece by piece, after as much output of any
 	// kind. Then the model has lost its
@@ -142,7 +154,9 @@ const (
 	defaultJitter      = 0.25
 	defaultEventBytes  = 16 << 20
 	defaultAnswerBytes = 64 << 20
-	noLimit            = 1 << 62
+
+	defaultOutputTokens = 1_000_000
+	noLimit             = 1 << 62
 )
 
 // fill checks the configuration and puts in the defaults.
@@ -185,6 +199,12 @@ func (c *Config) fill() error {
 		c.Limits.AnswerBytes = defaultAnswerBytes
 	} else if c.Limits.AnswerBytes < 0 {
 		c.Limits.AnswerBytes = noLimit
+	}
+	if c.Limits.OutputTokens == 0 {
+		c.Limits.OutputTokens = defaultOutputTokens
+	}
+	if t := c.Limits.TokensPerSecond; t != t || t > 1e6 {
+		return fmt.Errorf("Limits.TokensPerSecond is %v, want a rate that a model can reach", t)
 	}
 	if c.Limits.RepeatBytes == 0 {
 		c.Limits.RepeatBytes = defaultRepeatBytes

@@ -111,6 +111,7 @@ func advice(e *Error, cl *call) string {
 func (a *attempt) failureText(e *Error, host string) string {
 	var bad *badAnswer
 	var large *sse.TooLargeError
+	var runaway *runawayError
 	err := a.out.err
 	limits := a.call.client.cfg.Limits
 	switch {
@@ -120,8 +121,8 @@ func (a *attempt) failureText(e *Error, host string) string {
 		return fmt.Sprintf("one event of the answer is larger than %d bytes (Limits.EventBytes)", limits.EventBytes)
 	case errors.Is(err, errAnswerTooLarge):
 		return fmt.Sprintf("the answer is larger than %d bytes (Limits.AnswerBytes)", limits.AnswerBytes)
-	case errors.Is(err, errRunaway):
-		return fmt.Sprintf("the model said the same over and over for %d bytes (Limits.RepeatBytes)", limits.RepeatBytes)
+	case errors.As(err, &runaway):
+		return runaway.text
 	}
 	if given := a.call.client.cfg.HTTPClient; given != nil && given.Timeout > 0 {
 		var timeout interface{ Timeout() bool }

@@ -38,6 +38,7 @@ func (cl *call) ended() *Error {
 		e.causes = append([]error{cl.ctx.Err()}, e.causes...)
 		if cause := context.Cause(cl.ctx); cause != nil && cause != cl.ctx.Err() {
 			e.causes = append(e.causes, cause)
+			e.text += " (" + bounded(cl.at.ep.secrets.redact(cause.Error()), 200) + ")"
 		}
 	}
 	return e

@@ -34,6 +34,8 @@ type endpoint struct {
 	budget   budget
 	bench    bench
 
+	streamed atomic.Bool // some stream has given output
+
 	calls atomic.Int64 // that are at it or wait for it
 
 	// It speaks HTTP/2: a request that failed on an old connection says
@@ -47,6 +49,7 @@ type endpoint struct {
 	worked  bool            // some call has succeeded
 	dialect dialect         // known to help
 	told    dialect         // announced, known to help or not
+	silent  int             // streams in a row that gave no first output; -1 once one has given any
 	reasons map[string]bool // models that were seen to reason
 }
 
@@ -105,10 +108,43 @@ type dialect struct {
 	ends    bool // it has been seen to send a finish reason
 }
 
-func (e *endpoint) speaks() dialect {
+// speaks returns the dialect in which to ask: the one known to help, or, as
+// doubted says, one that is tried because streams have brought nothing so far.
+func (e *endpoint) speaks() (d dialect, doubted bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.dialect
+	d = e.dialect
+	if !d.plain && e.silent >= silentStreams {
+		d.plain, doubted = true, true
+	}
+	return d, doubted
+}
+
+// silentStreams is how many streams must have brought nothing, and none
+// anything, for a plain answer to be tried.
+const silentStreams = 2
+
+// streams is told that a stream gave output.
+func (e *endpoint) streams() {
+	if !e.streamed.Swap(true) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.silent = -1
+	}
+}
+
+// broughtNothing is told that an answer in dialect d ended, or was given up,
+// without any output.
+func (e *endpoint) broughtNothing(d dialect) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.silent < 0:
+	case d.plain:
+		e.silent = 0 // it is not the streaming
+	default:
+		e.silent++
+	}
 }
 
 // finishes is told that the endpoint sent a finish reason, and reports whether
@@ -117,6 +153,13 @@ func (e *endpoint) finishes() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.dialect.ends = true
+}
+
+// ends reports whether the endpoint has been seen to send a finish reason.
+func (e *endpoint) ends() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.dialect.ends
 }
 
 // succeeded is told that a call has its answer, which was asked for in dialect

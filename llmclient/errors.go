@@ -55,7 +55,9 @@ const (
 	ErrMalformed
 	// ErrTooLarge: the answer exceeds one of [Limits].
 	ErrTooLarge
-	// ErrRunaway: the model said the same over and over ([Limits.RepeatBytes]).
+	// ErrRunaway: the answer would never end: the model said the same over and
+	// over, wrote more than any answer has, or next to nothing for long. See
+	// [Limits].
 	ErrRunaway
 	// ErrOpen: the circuit breaker lets no call through, and the caller did
 	// not want to wait, or not for so long.
@@ -106,6 +108,10 @@ type Error struct {
 	// it was not. Bound is then how long the clock had run.
 	Evidence string
 
+	// Deadlines are the bounds that lay around each other when time ran out or
+	// the caller left, the outermost first; empty for other errors.
+	Deadlines []Deadline
+
 	Endpoint  string // its name: the base URL, without credentials and query, unless it was given another
 	Model     string
 	Status    int    // HTTP status; 0 if there was no answer
@@ -145,6 +151,7 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("llmclient: ")
 	b.WriteString(e.text)
+	b.WriteString(tree(e.Deadlines))
 	if n := len(e.Attempts); n > 1 {
 		fmt.Fprintf(&b, " (attempt %d; before it:", n)
 		for i, a := range e.Attempts[:n-1] {

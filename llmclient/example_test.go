@@ -83,11 +83,11 @@ func ExampleError() {
 	defer client.Close()
 
 	_, err = client.Chat(context.Background(), &chat.Request{Messages: []chat.Message{chat.User("Hello?")}})
-	fmt.Println(err)
 	if e, ok := errors.AsType[*llmclient.Error](err); ok {
+		fmt.Println(e.Attempts[0].Text)
 		fmt.Println(e.Kind == llmclient.ErrTimeout, e.Clock, e.Phase, e.Bound, e.Retryable())
 	}
 	// Output:
-	// llmclient: model.test took the request and gave no output for 20ms, not even the head of an answer (clock FirstOutput)
+	// model.test took the request and gave no output for 20ms, not even the head of an answer (clock FirstOutput)
 	// true FirstOutput first output 20ms true
 }

@@ -14,6 +14,7 @@ type route struct {
 	body   payload
 	load   load
 
+	doubted bool     // it is asked plainly because streams have brought nothing
 	failed  int      // attempts that failed there
 	renewed bool     // a dead pooled connection has been forgiven
 	moved   *url.URL // where the endpoint sent the call, at the same host
@@ -29,7 +30,8 @@ func (cl *call) head(ep *endpoint) {
 		if r = &cl.home; r.ep != nil {
 			r = new(route)
 		}
-		r.ep, r.speaks = ep, ep.speaks()
+		r.ep = ep
+		r.speaks, r.doubted = ep.speaks()
 		if cl.req != nil {
 			r.model = cl.req.Model
 		}

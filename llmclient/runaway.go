@@ -2,6 +2,8 @@ package llmclient
 
 import (
 	"bytes"
+	"fmt"
+	"time"
 
 	"github.com/neverhang/neverhang/chat"
 )
@@ -33,16 +35,68 @@ type loopGuard struct {
 // themselves: files have tables and padding.
 const argsPatience = 4
 
-// runaway reports whether the model has lost its way.
-func (a *attempt) runaway(ch *chat.Chunk) bool {
-	if a.text.limit <= 0 {
-		return false
-	}
-	lost := a.text.feed(ch.Content) || a.text.feed(ch.Reasoning) || a.text.feed(ch.Refusal)
+// guards look for answers that would never end. The zero value is ready for
+// use.
+type guards struct {
+	text loopGuard
+	args loopGuard
+	size int // bytes of output so far
+
+	// Since the last look at the rate.
+	read    time.Duration // that the caller was reading
+	written int           // bytes of output
+}
+
+// A runawayError is an answer that would never end. Its text says why.
+type runawayError struct{ text string }
+
+func (e *runawayError) Error() string { return e.text }
+
+const (
+	answerBytesPerToken = 4
+	rateWindow          = time.Minute
+
+	// What comes at once has an end, however large it is.
+	countedPerPiece = 16 << 10
+)
+
+// runaway returns an error if the answer would never end. reading is how long
+// the caller has been reading for the piece.
+func (a *attempt) runaway(ch *chat.Chunk, reading time.Duration) error {
+	g, limits := &a.answer.guards, &a.call.client.cfg.Limits
+	n := len(ch.Content) + len(ch.Reasoning) + len(ch.Refusal)
 	for i := range ch.ToolCalls {
-		lost = a.args.feed(ch.ToolCalls[i].Arguments) || lost
+		n += len(ch.ToolCalls[i].Arguments)
 	}
-	return lost
+	n = min(n, countedPerPiece)
+	g.size += n
+	if limits.OutputTokens > 0 && g.size/answerBytesPerToken > limits.OutputTokens {
+		return &runawayError{fmt.Sprintf("the model wrote more than %d tokens, at %d bytes to a token (Limits.OutputTokens)",
+			limits.OutputTokens, answerBytesPerToken)}
+	}
+	if limits.TokensPerSecond > 0 && g.size > n { // the first piece begins it
+		g.read, g.written = g.read+reading, g.written+n
+		if g.read >= rateWindow {
+			rate := float64(g.written) / answerBytesPerToken / g.read.Seconds()
+			if rate < limits.TokensPerSecond {
+				return &runawayError{fmt.Sprintf("the model wrote %.2g tokens a second for %v, less than %v (Limits.TokensPerSecond)",
+					rate, round(g.read), limits.TokensPerSecond)}
+			}
+			g.read, g.written = 0, 0
+		}
+	}
+	if limits.RepeatBytes <= 0 {
+		return nil
+	}
+	g.text.limit, g.args.limit = limits.RepeatBytes, limits.RepeatBytes*argsPatience
+	lost := g.text.feed(ch.Content) || g.text.feed(ch.Reasoning) || g.text.feed(ch.Refusal)
+	for i := range ch.ToolCalls {
+		lost = g.args.feed(ch.ToolCalls[i].Arguments) || lost
+	}
+	if lost {
+		return &runawayError{fmt.Sprintf("the model said the same over and over for %d bytes (Limits.RepeatBytes)", limits.RepeatBytes)}
+	}
+	return nil
 }
 
 // feed takes a piece of output and reports whether the last limit bytes are

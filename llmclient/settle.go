@@ -24,6 +24,7 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 		case m.outputs > 0 && m.suspect < 0:
 			v = breaker.Success // the caller left an endpoint that works
 		}
+		e.Deadlines = a.deadlines(&m, out, time.Now())
 		if p := a.partial(m); p != nil {
 			e.Partial = p
 		}
@@ -43,6 +44,7 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 			r.fault = nobodys // others are served, or the bound was ours and nothing looked wrong
 		}
 		e.Clock, e.Bound, e.Phase, e.Evidence = out.clock, out.bound, out.phase, out.evidence
+		e.Deadlines = a.deadlines(&m, out, time.Now())
 		if out.clock == ClockCall {
 			e.Bound = cl.client.cfg.Clocks.bounds(cl.at.load)[iCall].limit
 		}
@@ -152,10 +154,10 @@ func (a *attempt) coolDown(e *Error, r ruling) {
 
 // partial returns what has come of the answer, or nil.
 func (a *attempt) partial(m meter) *chat.Response {
-	if m.outputs == 0 && !a.answer.finished {
+	if a.answer == nil || m.outputs == 0 && !a.answer.finished {
 		return nil
 	}
-	resp := a.asm.Response()
+	resp := a.answer.asm.Response()
 	resp.Endpoint = a.at.ep.name
 	return resp
 }
@@ -173,7 +175,7 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 	if a.body != nil {
 		_ = a.body.Close()
 	}
-	if a.answer.events != nil {
+	if a.answer != nil && a.answer.events != nil {
 		a.answer.events.Close()
 	}
 	a.pass.Done(v)

@@ -11,7 +11,7 @@ import (
 
 // whole checks that what has ended is an answer. It returns io.EOF if so.
 func (a *attempt) whole() error {
-	a.resp = a.asm.Response()
+	a.resp = a.answer.asm.Response()
 	a.resp.Endpoint = a.at.ep.name
 	r, end := a.resp, a.resp.FinishReason
 	said := !r.Empty() || r.Message.Reasoning != ""
@@ -30,7 +30,7 @@ func (a *attempt) whole() error {
 		return &badAnswer{kind: ErrEmpty, text: "the answer was empty: " + a.kindOfBody() + "no finish reason and no output"}
 	case a.answer.json:
 		return io.EOF // the JSON is whole, and some servers leave the reason out
-	case a.answer.done && !a.at.ep.speaks().ends:
+	case a.answer.done && !a.at.ep.ends():
 		return io.EOF // an endpoint that has never sent a reason, and said [DONE]
 	case a.answer.done:
 		return &badAnswer{kind: ErrIncomplete, text: "the answer ended without a finish reason, which this endpoint otherwise sends"}
@@ -55,7 +55,7 @@ func cutCalls(r *chat.Response) bool {
 // leave settles an attempt that nobody reads on, if the model had finished: who
 // leaves then has missed the usage at most. Otherwise it reports false.
 func (a *attempt) leave() bool {
-	if !a.answer.finished || a.whole() != io.EOF {
+	if a.answer == nil || !a.answer.finished || a.whole() != io.EOF {
 		return false
 	}
 	a.settle(nil, breaker.Success)

@@ -1,0 +1,72 @@
+package llmclient
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// A Deadline is one of the bounds that lie around each other at the moment in
+// which a call ends: the caller's, the call's, the attempt's and the clock's.
+type Deadline struct {
+	// Of is whose it is: "caller", "call", "attempt 2", or the name of a clock.
+	Of string
+	// Bound is how long it may last; zero means that it has no bound of its own.
+	Bound time.Duration
+	// Spent is how long it has lasted.
+	Spent time.Duration
+}
+
+// String tells it in a few words.
+func (d Deadline) String() string {
+	if d.Bound == 0 {
+		return fmt.Sprintf("%s %v", d.Of, round(d.Spent))
+	}
+	return fmt.Sprintf("%s %v of %v", d.Of, round(d.Spent), round(d.Bound))
+}
+
+// tree lists the bounds of an error, the outermost first.
+func tree(list []Deadline) string {
+	if len(list) == 0 {
+		return ""
+	}
+	parts := make([]string, len(list))
+	for i, d := range list {
+		parts[i] = d.String()
+	}
+	return " [" + strings.Join(parts, " > ") + "]"
+}
+
+// deadlines returns the bounds around whatever the call does.
+func (cl *call) deadlines(now time.Time) []Deadline {
+	list := make([]Deadline, 0, 4)
+	if at, ok := cl.ctx.Deadline(); ok {
+		list = append(list, Deadline{"caller", at.Sub(cl.started), now.Sub(cl.started)})
+	}
+	limit := cl.client.cfg.Clocks.bounds(cl.at.load)[iCall].limit
+	return append(list, Deadline{"call", limit, cl.spent})
+}
+
+// deadlines returns the bounds of the attempt: its own and the clock's that
+// runs, or ran out.
+func (a *attempt) deadlines(m *meter, out *expiry, now time.Time) []Deadline {
+	list := append(make([]Deadline, 0, 2), Deadline{Of: fmt.Sprintf("attempt %d", a.n), Spent: now.Sub(a.started)})
+	switch i := m.running(); {
+	case out != nil && out.clock == ClockCall:
+	case out != nil && out.evidence == "":
+		list = append(list, Deadline{string(out.clock), out.bound, out.bound})
+	case i >= 0:
+		list = append(list, Deadline{string(clockNames[i]), m.limit(i), now.Sub(m.clocks[i].since)})
+	}
+	return list
+}
+
+// running returns the clock by which the phase is bounded, or -1.
+func (m *meter) running() int {
+	for _, i := range [...]int{iEnd, iGap, iFirstOutput, iAttempt, iSend, iConnect} {
+		if !m.clocks[i].since.IsZero() {
+			return i
+		}
+	}
+	return -1
+}
