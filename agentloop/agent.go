@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -45,9 +47,37 @@ type Config struct {
 	// agent is done when the model answers with text instead of a call.
 	Progression Progression
 
+	// ReadOnly makes the agent one that only looks: tools whose Effect is not
+	// EffectNone are not offered, and the steps that only they take drop out of the
+	// Progression. It is done when it has taken the steps that are left and answers
+	// with text. So one configuration serves those who write and those who review.
+	ReadOnly bool
+
 	// MaxRounds bounds the answers asked of the model. Zero means 100, a
 	// negative value no bound.
 	MaxRounds int
+
+	// MaxTotalTokens bounds the tokens that all answers take, with what they were
+	// asked with; where the server does not count, by estimate. MaxToolCalls bounds
+	// the calls that run, and MaxCost the sum of what Price says of each answer, in
+	// the unit of Price. What runs in the agent's tools (see [Agent.Run]) counts as
+	// well. Each is looked at before the next request; calls beyond MaxToolCalls
+	// are not run. Then the agent ends as Exhausted, with a [BudgetError]. Zero and
+	// negative values mean no bound.
+	MaxTotalTokens int64
+	MaxToolCalls   int
+	MaxCost        float64
+	Price          func(*chat.Usage) float64
+
+	// Window is the model's context window in tokens; the answer's share of it is
+	// Request.MaxTokens, or an eighth of it if that is not set, at most 4096. A
+	// conversation that would not fit is shrunk before the request is sent: old
+	// results of tools first, then, with Summarize, the model sums up all but the
+	// last rounds, then the newest results are cut. If all that does not make it
+	// fit, the agent ends as Exhausted, with a [ContextError]. Zero means that
+	// nobody knows: then it is shrunk when the model says so, see [Model].
+	Window    int
+	Summarize bool
 
 	// Nudges is how many answers in a row may be of no use (empty, thought
 	// only, cut off, a stop with steps missing, calls of which none could run)
@@ -55,19 +85,28 @@ type Config struct {
 	// ends the row.
 	Nudges int
 
-	// ForcedTries is how often the model is then made to take the step that is
-	// due: only its tools are offered and tool_choice demands one; a server
-	// that refuses tool_choice is asked without it from then on. Zero means 2, a
-	// negative value none; without a progression there are none. Then the agent
-	// ends as Stalled, with the last cause.
+	// NarrowedTries is how often the model is then offered only the tools of the
+	// step that is due. Zero means 1, a negative value none.
+	NarrowedTries int
+
+	// ForcedTries is how often it is then made to take the step: tool_choice
+	// demands it too; a server that refuses tool_choice is asked without it from
+	// then on. Zero means 2, a negative value none. Then the agent ends as Stalled,
+	// with the last cause. Without a progression there is nothing to narrow or
+	// force.
 	ForcedTries int
 
 	// Repeats is how many rounds in a row may bring nothing new: calls that
-	// give for the same arguments what they gave before. If only the arguments
-	// are new and the results are old, it takes three times as many. From half
-	// of it on the model is warned in the results; then the agent ends as
-	// Stalled. Zero means 10, a negative value no bound.
+	// give for the same arguments what they gave before, or fail again. If only
+	// the arguments are new and the results are old, it takes three times as many.
+	// From half of it on the model is warned in the results, from three quarters
+	// on such calls are not run, and then the agent ends as Stalled, with a
+	// [RepeatError]. Zero means 10, a negative value no bound.
 	Repeats int
+
+	// RepeatWindow is how many calls back one is known again, and so how long a
+	// cycle of calls may be to be seen. Zero means 256.
+	RepeatWindow int
 
 	// ToolDeadline bounds each call of a tool that has no Deadline of its own.
 	// Zero means one minute, a negative value none.
@@ -105,8 +144,10 @@ type Config struct {
 const (
 	defaultMaxRounds     = 100
 	defaultNudges        = 2
+	defaultNarrowedTries = 1
 	defaultForcedTries   = 2
 	defaultRepeats       = 10
+	defaultRepeatWindow  = 256
 	defaultToolDeadline  = time.Minute
 	defaultParallelTools = 8
 	defaultMaxResult     = 64 << 10
@@ -120,6 +161,8 @@ type Agent struct {
 	tools map[string]*Tool
 	offer []chat.Tool    // all tools, as requests carry them
 	start []chat.Message // the valid history that runs begin with
+
+	offerBytes int // what the tools weigh in a request
 }
 
 // New returns an agent, or an error that names the bad field. It copies what
@@ -132,12 +175,19 @@ func New(cfg Config) (*Agent, error) {
 	c := &a.cfg
 	fill(&c.MaxRounds, defaultMaxRounds)
 	fill(&c.Nudges, defaultNudges)
+	fill(&c.NarrowedTries, defaultNarrowedTries)
 	fill(&c.ForcedTries, defaultForcedTries)
 	fill(&c.Repeats, defaultRepeats)
+	fill(&c.RepeatWindow, defaultRepeatWindow)
 	fill(&c.ToolDeadline, defaultToolDeadline)
 	fill(&c.ParallelTools, defaultParallelTools)
 	fill(&c.MaxResult, defaultMaxResult)
-	c.Progression = c.Progression.clone()
+	if c.ReadOnly {
+		a.onlyLook()
+	}
+	for _, t := range a.offer {
+		a.offerBytes += len(t.Name) + len(t.Description) + len(t.Parameters) + messageOverhead
+	}
 	c.Request = cloneRequest(c.Request)
 	c.Request.Caller = c.Name
 	return a, nil
@@ -172,7 +222,26 @@ func (a *Agent) check() error {
 	if err := c.Progression.check(a.tools); err != nil {
 		return fmt.Errorf("%w (agent %q)", err, c.Name)
 	}
+	c.Progression = c.Progression.clone()
+	switch {
+	case c.RepeatWindow < 0:
+		return a.bad("RepeatWindow is %d, want 0 (for %d) or more", c.RepeatWindow, defaultRepeatWindow)
+	case c.Window < 0:
+		return a.bad("Window is %d, want 0 (for unknown) or more", c.Window)
+	case c.MaxCost > 0 && c.Price == nil:
+		return a.bad("MaxCost is %v, but Price is nil", c.MaxCost)
+	case math.IsNaN(c.MaxCost):
+		return a.bad("MaxCost is not a number")
+	}
 	return a.open()
+}
+
+// onlyLook takes away all tools that change something.
+func (a *Agent) onlyLook() {
+	lacks := func(tool string) bool { return a.tools[tool].Effect != EffectNone }
+	a.cfg.Progression = a.cfg.Progression.without(lacks)
+	a.offer = slices.DeleteFunc(a.offer, func(t chat.Tool) bool { return lacks(t.Name) })
+	maps.DeleteFunc(a.tools, func(_ string, t *Tool) bool { return t.Effect != EffectNone })
 }
 
 func (a *Agent) checkTools() error {

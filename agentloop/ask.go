@@ -14,16 +14,25 @@ import (
 func (r *run) ask(ctx context.Context) (*chat.Response, *ending) {
 	r.round.Store(int32(r.res.Rounds + 1))
 	r.asked = time.Now()
+	r.shrinks = 0
 	var refused error // what came of a request with tool_choice
 	for {
+		if end := r.fit(ctx, nil); end != nil {
+			return nil, end
+		}
 		req, step := r.request()
 		r.emit(Event{Kind: EventRound})
 		forces := req.ToolChoice != chat.ToolChoice{}
-		if forces {
+		switch {
+		case forces:
 			r.res.Forced++
 			r.emit(Event{Kind: EventForced, Step: step.Name})
+		case step != nil:
+			r.emit(Event{Kind: EventNarrowed, Step: step.Name})
 		}
-		ans, lost := r.consult(ctx, req)
+		r.does("waiting for the model", model)
+		asked := time.Now()
+		ans, lost := r.consult(ctx, req, r.sent())
 		switch {
 		case lost != nil && ctx.Err() != nil:
 			return nil, r.stopped(ctx, lost)
@@ -32,7 +41,16 @@ func (r *run) ask(ctx context.Context) (*chat.Response, *ending) {
 		case ctx.Err() != nil:
 			return nil, r.stopped(ctx, nil)
 		case ans.err == nil:
+			if u := ans.resp.Usage; u != nil {
+				r.gauge.counted(u.PromptTokens, r.sent())
+			}
+			r.emit(Event{Kind: EventAnswered, Text: textOf(&ans.resp.Message), After: time.Since(asked)})
 			return ans.resp, nil
+		case ans.overflow:
+			if end := r.overflown(ctx, hush(ctx, ans.err)); end != nil {
+				return nil, end
+			}
+			continue
 		case !ans.retryable && forces && !ans.denied:
 			// Some servers refuse to be told what to call, mostly when the
 			// model reasons. The offer stays narrowed to the step's tools.
@@ -61,7 +79,8 @@ func (r *run) request() (*chat.Request, *Step) {
 		req.OnOutput = func() { r.beat(); also() }
 	}
 	step := r.prog.next()
-	if !r.force || step == nil {
+	press := r.ladder.pressure()
+	if press == advised || step == nil {
 		return &req, nil
 	}
 	req.Tools = nil
@@ -71,7 +90,7 @@ func (r *run) request() (*chat.Request, *Step) {
 		}
 	}
 	switch {
-	case r.noChoice:
+	case r.noChoice || press == narrowed:
 	case len(req.Tools) == 1:
 		req.ToolChoice = chat.ForceTool(req.Tools[0].Name)
 	default:
@@ -80,28 +99,34 @@ func (r *run) request() (*chat.Request, *Step) {
 	return &req, step
 }
 
-// consult makes one model call.
-func (r *run) consult(ctx context.Context, req *chat.Request) (reply, *loss) {
-	r.does("waiting for the model", model)
+// consult makes one model call, of a request of so many bytes, and pays for it.
+func (r *run) consult(ctx context.Context, req *chat.Request, sent int) (reply, *loss) {
 	began := time.Now()
 	ans, lost := guarded(ctx, r.name(), inModel, r.grace(), func(ctx context.Context) reply {
-		return consult(ctx, r.agent.cfg.Model, req)
+		ans := question(ctx, r.agent.cfg.Model, req)
+		if ans.err == nil {
+			ans.bill = r.agent.cfg.billOf(ans.resp, sent)
+		}
+		return ans
 	})
-	took := time.Since(began)
 	if lost != nil {
 		r.lose(inModel, "", began, lost)
 		return ans, lost
 	}
 	r.beat()
 	if ans.err == nil {
-		r.group.answeredIn(took)
-		r.count(ans.resp.Usage)
-		r.emit(Event{Kind: EventAnswered, Text: textOf(&ans.resp.Message), After: took})
+		r.group.answeredIn(time.Since(began))
+		r.count(ans.resp.Usage, ans.bill)
 	}
 	return ans, nil
 }
 
-func (r *run) count(u *chat.Usage) {
+func (r *run) count(u *chat.Usage, b bill) {
+	r.pay(b.tokens, b.cost)
+	r.res.Cost += b.cost
+	if b.guessed {
+		r.res.EstimatedTokens += b.tokens
+	}
 	if u == nil {
 		return
 	}

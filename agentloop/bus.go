@@ -154,7 +154,7 @@ func (b *bus) log(e Event) {
 	switch e.Kind {
 	case EventStalled, EventRestart, EventToolPanicked, EventToolAbandoned, EventWarned:
 		level = slog.LevelWarn
-	case EventStarted, EventStep, EventNudged, EventForced:
+	case EventStarted, EventStep, EventNudged, EventNarrowed, EventForced, EventShrunk, EventSummarized:
 		level = slog.LevelInfo
 	case EventEnded:
 		level = slog.LevelInfo

@@ -64,12 +64,14 @@ func (r *run) calls(ctx context.Context, calls, asked []chat.ToolCall, cut error
 			if c.lost != nil && c.lost.abandoned {
 				stuck = c.lost
 			}
+		case c.refused == ErrRepeating:
+			last = c
 		case why == nil:
 			why = c.refused
 		}
 	}
 	r.repeats.turn()
-	if last != nil && r.repeats.near() {
+	if last != nil && last.ran && r.repeats.near() {
 		last.text += "\n\n[note: your last calls brought nothing new. Do something else: going on like this ends your work.]"
 		r.emit(Event{Kind: EventWarned, Tool: last.Name, CallID: last.ID})
 	}
@@ -78,19 +80,22 @@ func (r *run) calls(ctx context.Context, calls, asked []chat.ToolCall, cut error
 	}
 
 	switch {
-	case r.prog.complete():
+	case r.prog.over():
 		return &ending{outcome: Done}
 	case fatal != nil:
 		return &ending{outcome: Failed, err: hush(ctx, fatal)}
 	case ctx.Err() != nil:
 		return r.stopped(ctx, stuck)
 	case last == nil:
-		return r.climb(why)
+		if b := r.broke(); b != nil { // calls beyond the budget are the end of it
+			return &ending{outcome: Exhausted, err: b}
+		}
+		return r.climb(why, "")
 	case progress:
-		r.progressed()
+		r.ladder.down()
 	}
 	if r.repeats.over() {
-		return &ending{outcome: Stalled, err: fmt.Errorf("%w: %d rounds in a row, the last call was %s", ErrRepeating, r.repeats.echoes, last.Name)}
+		return &ending{outcome: Stalled, err: r.repeats.end()}
 	}
 	return nil
 }
@@ -104,7 +109,7 @@ func (r *run) settle(c *toolCall) bool {
 	if c.tool.Polling {
 		return c.ok
 	}
-	return r.repeats.add(c.Name, json.RawMessage(c.Arguments), c.text) == fresh && c.ok
+	return r.repeats.add(c.Name, json.RawMessage(c.Arguments), c.text, !c.ok) == fresh && c.ok
 }
 
 // admit decides what can be decided before any call has run.
@@ -153,16 +158,22 @@ func (r *run) waves(ctx context.Context, list []toolCall) (fatal error) {
 				break
 			}
 			then.take(c.Name)
-			if last = then.complete(); last && len(wave) > 0 {
+			if last = then.over(); last && len(wave) > 0 {
 				break
 			}
 			switch {
-			case r.prog.complete():
+			case r.prog.over():
 				c.skip("the work is complete")
 			case ctx.Err() != nil || fatal != nil:
 				c.skip(wasStopped)
 			case blocked:
 				r.refuse(c, ErrOutOfOrder, comesFirst(before))
+			case !c.tool.Polling && r.repeats.blocks(c.Name, json.RawMessage(c.Arguments)):
+				r.repeats.block()
+				r.refuse(c, ErrRepeating, "your last calls brought nothing new, and this is one more of them. "+
+					"Do something else: going on like this ends your work")
+			case !r.admitTool():
+				c.skip("the budget of tool calls is used up")
 			default:
 				wave = append(wave, c)
 			}
@@ -177,7 +188,7 @@ func (r *run) waves(ctx context.Context, list []toolCall) (fatal error) {
 			}
 			if c.ok {
 				if step := r.prog.take(c.Name); step != "" {
-					r.progressed()
+					r.ladder.down()
 					r.repeats.round = fresh
 					r.emit(Event{Kind: EventStep, Tool: c.Name, Step: step})
 				}

@@ -32,13 +32,14 @@ var (
 	// ErrBadArguments: the model kept sending arguments that are no JSON
 	// object.
 	ErrBadArguments = errors.New("arguments are no JSON object")
-	// ErrRepeating: the calls brought nothing new any more.
+	// ErrRepeating: the calls brought nothing new any more, as a [RepeatError]
+	// tells.
 	ErrRepeating = errors.New("calls bring nothing new")
 )
 
 // Other causes.
 var (
-	// ErrRounds: the rounds are used up.
+	// ErrRounds: the rounds are used up. It is a [BudgetError].
 	ErrRounds = errors.New("rounds used up")
 	// ErrNeverStarted: the group ended before the agent's turn came.
 	ErrNeverStarted = errors.New("never started")

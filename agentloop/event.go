@@ -18,8 +18,11 @@ const (
 	EventToolRefused   EventKind = "tool_refused"   // Tool, CallID, Err: the call was not run
 	EventStep          EventKind = "step"           // Tool, Step
 	EventNudged        EventKind = "nudged"         // Err: why; Step: the one due
+	EventNarrowed      EventKind = "narrowed"       // Step: the one whose tools alone are offered
 	EventForced        EventKind = "forced"         // Step: the one demanded with tool_choice
 	EventWarned        EventKind = "warned"         // the model repeats itself
+	EventShrunk        EventKind = "shrunk"         // the conversation was too long; Text: what was done
+	EventSummarized    EventKind = "summarized"     // the model was asked to sum up; Text, After, Err: why in vain
 	EventRestart       EventKind = "restart"        // Err: the fault; After: the pause to come
 	EventStalled       EventKind = "stalled"        // the watchdog: Text: what it waits for; After: since when
 	EventEnded         EventKind = "ended"          // Outcome, Err, After: the run

@@ -28,6 +28,7 @@ func TestEventsTellTheStory(t *testing.T) {
 			says("Done!"),
 			says("Done!"),
 			says("Done!"),
+			says("Done!"),
 			calls(call("c3", "write", `{}`), call("c4", "bad", `{}`)),
 			calls(call("c5", "stuck", `{}`)),
 			calls(call("c6", "save", `{}`)),
@@ -70,23 +71,27 @@ func TestEventsTellTheStory(t *testing.T) {
 5 answered
 5 nudged  write
 6 round
-6 forced  write
+6 narrowed  write
 6 answered
-6 tool_started write
-6 tool_ended write
-6 step write write
-6 tool_started bad
-6 tool_panicked bad
+6 nudged  write
 7 round
+7 forced  write
 7 answered
-7 tool_started stuck
-7 tool_abandoned stuck
+7 tool_started write
+7 tool_ended write
+7 step write write
+7 tool_started bad
+7 tool_panicked bad
 8 round
 8 answered
-8 tool_started save
-8 tool_ended save
-8 step save save
-8 ended   done`
+8 tool_started stuck
+8 tool_abandoned stuck
+9 round
+9 answered
+9 tool_started save
+9 tool_ended save
+9 step save save
+9 ended   done`
 		assert.Equal(t, want, strings.Join(story, "\n"))
 
 		at := time.Time{}
@@ -160,5 +165,5 @@ func TestLogSaysWhatHappenedButNotWhatWasSaid(t *testing.T) {
 	log := lines.String()
 	assert.NotContains(t, log, "secret")
 	assert.Contains(t, log, `level=INFO msg="agentloop: step" agent=author round=1 tool=read step=read`)
-	assert.Contains(t, log, `level=WARN msg="agentloop: ended" agent=author round=6 outcome=stalled`)
+	assert.Contains(t, log, `level=WARN msg="agentloop: ended" agent=author round=7 outcome=stalled`)
 }

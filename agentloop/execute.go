@@ -53,6 +53,7 @@ func (r *run) execute(ctx context.Context, c *toolCall) {
 			return returned{text: text}
 		}
 		_, fatal := errors.AsType[*fatalError](err)
+		fatal = fatal || c.tool.Fatal
 		err = foreign(err)
 		return returned{problem: err.Error(), err: err, fatal: fatal}
 	})
@@ -81,6 +82,9 @@ func (r *run) execute(ctx context.Context, c *toolCall) {
 	default:
 		c.text = fmt.Sprintf("error: %s ended without a result", c.Name)
 		e.Err = lost.err
+	}
+	if lost != nil && c.tool.Fatal {
+		c.err, c.fatal = lost.err, true
 	}
 	c.text = bounded(c.text, r.agent.cfg.MaxResult)
 	r.emit(e)

@@ -221,7 +221,11 @@ func (g *groupRun) all(ctx context.Context) []Result {
 }
 
 func (g *groupRun) newRun(a *Agent) *run {
-	r := &run{agent: a, group: g, prog: newProgress(a.cfg.Progression), repeats: newRepeats(a.cfg.Repeats)}
+	c := &a.cfg
+	r := &run{
+		agent: a, group: g, prog: newProgress(c.Progression, c.ReadOnly),
+		repeats: newRepeats(c.Repeats, c.RepeatWindow), ladder: newLadder(c),
+	}
 	g.mu.Lock()
 	g.runs = append(g.runs, r)
 	g.mu.Unlock()
@@ -229,7 +233,7 @@ func (g *groupRun) newRun(a *Agent) *run {
 }
 
 func (g *groupRun) neverStarted(ctx context.Context, a *Agent) Result {
-	prog := newProgress(a.cfg.Progression)
+	prog := newProgress(a.cfg.Progression, false)
 	res := Result{Name: a.cfg.Name, Missing: prog.missing(), Messages: slices.Clone(a.start)}
 	res.Outcome = outcomeOf(ctx)
 	res.Err = fmt.Errorf("agentloop: agent %q %s: %w: %w", a.cfg.Name, res.Outcome, ErrNeverStarted, g.cause())
@@ -241,7 +245,7 @@ func (g *groupRun) neverStarted(ctx context.Context, a *Agent) Result {
 func (g *Group) notStarted(began time.Time) *Report {
 	rep := &Report{Started: began, Err: errNilContext, Counts: map[Outcome]int{Failed: len(g.cfg.Agents)}}
 	for _, a := range g.cfg.Agents {
-		prog := newProgress(a.cfg.Progression)
+		prog := newProgress(a.cfg.Progression, false)
 		rep.Results = append(rep.Results, Result{
 			Name: a.cfg.Name, Outcome: Failed, Missing: prog.missing(), Messages: slices.Clone(a.start),
 			Err: fmt.Errorf("agentloop: agent %q %s: %w: %w", a.cfg.Name, Failed, ErrNeverStarted, errNilContext),

@@ -13,11 +13,17 @@ import (
 // name and arguments that are a JSON object, and behind it exactly one result
 // per call, in call order.
 //
-// It only grows. Requests share its memory up to their own length.
+// Requests share its memory up to their own length, so it grows behind what they
+// see, and what changes is copied before.
 type history struct {
-	msgs []chat.Message
-	ids  map[string]struct{} // all call ids in use
-	made int                 // ids invented so far
+	msgs   []chat.Message
+	shared bool                // a request was made of msgs
+	bytes  int                 // what msgs weigh
+	ids    map[string]struct{} // all call ids in use
+	made   int                 // ids invented so far
+
+	task    *chat.Message // the first message of the user, if a summary was put into it
+	summary string        // of what is left out
 }
 
 // noAnswer stands in the history for an answer without text and calls. Such
@@ -42,6 +48,7 @@ func newHistory(msgs []chat.Message) *history {
 			if last := h.last(); last != nil && joins(last, &m) {
 				m.Content = joined(last.Content, m.Content)
 				h.msgs = h.msgs[:len(h.msgs)-1]
+				h.weigh()
 			}
 			calls := h.answer(m)
 			if len(calls) == 0 {
@@ -53,7 +60,7 @@ func newHistory(msgs []chat.Message) *history {
 			h.user(m)
 		default: // a system message that says nothing instructs nobody
 			if m.Parts = filled(m.Parts); !empty(&m) {
-				h.msgs = append(h.msgs, m)
+				h.push(m)
 			}
 		}
 	}
@@ -101,7 +108,7 @@ func (h *history) user(m chat.Message) {
 	switch {
 	case last == nil:
 	case last.Role == chat.RoleTool:
-		h.msgs = append(h.msgs, chat.Assistant(noAnswer))
+		h.push(chat.Assistant(noAnswer))
 	case joins(last, &m):
 		switch {
 		case m.Content == noMessage:
@@ -110,12 +117,28 @@ func (h *history) user(m chat.Message) {
 		default:
 			last.Content = joined(last.Content, m.Content)
 		}
+		h.weigh()
 		return
 	case last.Role == m.Role && last.Name == m.Name && len(last.Extra)+len(m.Extra) == 0:
 		last.Content, last.Parts = "", slices.Concat(asParts(last), asParts(&m))
+		h.weigh()
 		return
 	}
+	h.push(m)
+}
+
+// push appends a message.
+func (h *history) push(m chat.Message) {
 	h.msgs = append(h.msgs, m)
+	h.bytes += messageBytes(&m)
+}
+
+// weigh counts anew what the messages weigh.
+func (h *history) weigh() {
+	h.bytes = 0
+	for i := range h.msgs {
+		h.bytes += messageBytes(&h.msgs[i])
+	}
 }
 
 func (h *history) last() *chat.Message {
@@ -201,7 +224,7 @@ func (h *history) answer(m chat.Message) []chat.ToolCall {
 			m.Content = noAnswer
 		}
 	}
-	h.msgs = append(h.msgs, m)
+	h.push(m)
 	return calls
 }
 
@@ -211,11 +234,14 @@ func (h *history) result(id string, m chat.Message) {
 	if m.Parts = filled(m.Parts); empty(&m) {
 		m.Content, m.Parts = noOutput, nil
 	}
-	h.msgs = append(h.msgs, m)
+	h.push(m)
 }
 
 // view returns the conversation for one request. An append to it copies.
-func (h *history) view() []chat.Message { return slices.Clip(h.msgs) }
+func (h *history) view() []chat.Message {
+	h.shared = true
+	return slices.Clip(h.msgs)
+}
 
 // uniqueID returns id, or a new one if it is empty or in use.
 func (h *history) uniqueID(id string) string {

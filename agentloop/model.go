@@ -18,7 +18,7 @@ import (
 // For each piece of an answer a Model should call the request's OnOutput, or
 // [Alive] with the context: then a long answer that streams is no stall.
 //
-// An error may answer four questions, found with errors.As:
+// An error may answer five questions, found with errors.As:
 //
 //   - Retryable() bool: is this a passing fault? If so the agent asks again
 //     after a pause. Errors without the method are final.
@@ -26,6 +26,8 @@ import (
 //   - Truncated() *chat.Response: is it that a token limit cut the answer
 //     inside its tool calls? Then this is the answer. None of its calls is run,
 //     and the model is told why. Otherwise nil.
+//   - ContextOverflow() bool: is the conversation longer than the model takes?
+//     Then it is shrunk, see Config.Window, and the model asked again.
 //   - StatusCode() int: which HTTP status came? With 401, 402, 403, 407 and 429
 //     it is about the key or the quota, and the request is not tried without
 //     its tool_choice. 404 is not among them: routers answer so if no model
@@ -57,10 +59,12 @@ type reply struct {
 	after     time.Duration
 	late      bool // it matches context.DeadlineExceeded
 	denied    bool // it is about the caller's key or quota
+	overflow  bool // the conversation is too long
+	bill      bill
 }
 
-// consult makes one call and turns every way to fail into an error.
-func consult(ctx context.Context, m Model, req *chat.Request) reply {
+// question makes one call and turns every way to fail into an error.
+func question(ctx context.Context, m Model, req *chat.Request) reply {
 	resp, err := m.Chat(ctx, req)
 	switch {
 	case err != nil:
@@ -86,6 +90,12 @@ func consult(ctx context.Context, m Model, req *chat.Request) reply {
 			RetryAfter() time.Duration
 		}](err); ok {
 			f.after = max(0, a.RetryAfter())
+		}
+		if o, ok := errors.AsType[interface {
+			error
+			ContextOverflow() bool
+		}](err); ok {
+			f.overflow = o.ContextOverflow()
 		}
 		if s, ok := errors.AsType[interface {
 			error

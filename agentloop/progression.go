@@ -8,11 +8,22 @@ import (
 // A Progression is the ordered list of steps that make an agent's work
 // complete, for example read → write or append → save.
 //
-// A step is taken when one of its tools succeeds. Tools of steps that are not
-// due yet are not run: the model is told what is missing. Tools of steps
-// already taken, and tools that belong to no step, may be called at any time.
-// When the last required step is taken the agent is done, without asking the
-// model again.
+// A step is taken when one of its tools succeeds, as often as Times says. Tools
+// of steps that are not due yet are not run: the model is told what is missing.
+// Tools of steps already taken, and tools that belong to no step, may be called
+// at any time.
+//
+// The work is complete when all required steps are taken, or one with End. The
+// agent is then done, without asking the model again, unless optional steps come
+// after the last required one: those it may take or leave, and it is done when it
+// has taken the last of them or answers with text. Nothing that happens there
+// makes it less than done.
+//
+//	{Name: "read", Tools: []string{"read"}, Times: 2},           // at least twice
+//	{Name: "decline", Tools: []string{"decline"}, Optional: true, End: true},
+//	{Name: "write", Tools: []string{"write", "append"}},          // either
+//	{Name: "save", Tools: []string{"save"}},
+//	{Name: "tag", Tools: []string{"tag"}, Optional: true},
 type Progression []Step
 
 // A Step is one stage of a [Progression].
@@ -23,16 +34,21 @@ type Step struct {
 	// Tools are the tools that take the step, any of them.
 	Tools []string
 
-	// Times is how many successful calls take the step. Zero means 1.
+	// Times is how many successful calls take the step, at least. Zero means 1.
 	Times int
 
 	// Optional steps may be left out.
 	Optional bool
+
+	// End makes the step one with which the work ends, whatever steps would come
+	// after it. With Optional it is another way out, such as one for an author
+	// who finds nothing to write about.
+	End bool
 }
 
 func (p Progression) check(tools map[string]*Tool) error {
 	seen := make(map[string]bool, len(p))
-	required := 0
+	completes, ended := false, ""
 	for i, s := range p {
 		switch {
 		case s.Name == "":
@@ -49,15 +65,36 @@ func (p Progression) check(tools map[string]*Tool) error {
 				return fmt.Errorf("agentloop: Progression[%d].Tools has %q, which is not among Tools", i, t)
 			}
 		}
+		if ended != "" {
+			return fmt.Errorf("agentloop: Progression[%d] (%q) comes after step %q, with which the work ends", i, s.Name, ended)
+		}
 		seen[s.Name] = true
 		if !s.Optional {
-			required++
+			completes = true
+			if s.End {
+				ended = s.Name
+			}
 		}
 	}
-	if len(p) > 0 && required == 0 {
+	if len(p) > 0 && !completes {
 		return fmt.Errorf("agentloop: Progression has only optional steps, want one that completes the work")
 	}
 	return nil
+}
+
+// without returns the progression of an agent that lacks some tools: steps that
+// nothing takes any more drop out.
+func (p Progression) without(lacks func(tool string) bool) Progression {
+	var rest Progression
+	for _, s := range p.clone() {
+		if s.Tools = slices.DeleteFunc(s.Tools, lacks); len(s.Tools) > 0 {
+			rest = append(rest, s)
+		}
+	}
+	if !slices.ContainsFunc(rest, func(s Step) bool { return !s.Optional }) {
+		return nil
+	}
+	return rest
 }
 
 // clone returns a copy that shares nothing with p.
@@ -67,88 +104,4 @@ func (p Progression) clone() Progression {
 		p[i].Tools = slices.Clone(p[i].Tools)
 	}
 	return p
-}
-
-// progress is how far an agent is in its progression.
-type progress struct {
-	steps Progression
-	calls []int    // successful calls that count for a step, by step
-	taken []string // names, in the order in which they were taken
-}
-
-func newProgress(p Progression) progress {
-	return progress{steps: p, calls: make([]int, len(p))}
-}
-
-// clone returns a copy to look ahead with.
-func (p *progress) clone() progress {
-	return progress{steps: p.steps, calls: slices.Clone(p.calls)}
-}
-
-func (p *progress) has(i int) bool { return p.calls[i] >= max(1, p.steps[i].Times) }
-
-// due returns the index of the first required step that is not taken, or the
-// number of steps. Tools of steps up to there may be called.
-func (p *progress) due() int {
-	for i := range p.steps {
-		if !p.steps[i].Optional && !p.has(i) {
-			return i
-		}
-	}
-	return len(p.steps)
-}
-
-// complete reports whether the work is done. An empty progression never says
-// so: there the model's last text does.
-func (p *progress) complete() bool { return len(p.steps) > 0 && p.due() == len(p.steps) }
-
-// missing returns the names of the required steps not taken.
-func (p *progress) missing() []string {
-	var names []string
-	for i := range p.steps {
-		if !p.steps[i].Optional && !p.has(i) {
-			names = append(names, p.steps[i].Name)
-		}
-	}
-	return names
-}
-
-// blocked reports whether the tool's step is not due, and the steps that come
-// before it.
-func (p *progress) blocked(tool string) (before []Step, yes bool) {
-	first := slices.IndexFunc(p.steps, func(s Step) bool { return slices.Contains(s.Tools, tool) })
-	due := p.due()
-	if first <= due {
-		return nil, false
-	}
-	for i := due; i < first; i++ {
-		if !p.steps[i].Optional && !p.has(i) {
-			before = append(before, p.steps[i])
-		}
-	}
-	return before, true
-}
-
-// take counts a successful call and returns the name of the step that it
-// takes, or "".
-func (p *progress) take(tool string) string {
-	for i := 0; i <= p.due() && i < len(p.steps); i++ {
-		if p.has(i) || !slices.Contains(p.steps[i].Tools, tool) {
-			continue
-		}
-		if p.calls[i]++; !p.has(i) {
-			return ""
-		}
-		p.taken = append(p.taken, p.steps[i].Name)
-		return p.steps[i].Name
-	}
-	return ""
-}
-
-// next returns the step that is due, or nil.
-func (p *progress) next() *Step {
-	if i := p.due(); i < len(p.steps) {
-		return &p.steps[i]
-	}
-	return nil
 }

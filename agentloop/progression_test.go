@@ -93,18 +93,24 @@ func TestEarlyStopIsNudgedThenForced(t *testing.T) {
 		}
 	})
 	t.Run("until it obeys", func(t *testing.T) {
-		m := play(read, stop, stop, stop, calls(call("", "append", `{}`)), stop, stop, stop, calls(call("", "save", `{}`)))
+		m := play(read, stop, stop, stop, stop, calls(call("", "append", `{}`)), stop, stop, stop, stop, calls(call("", "save", `{}`)))
 		cfg, _ := author(t, m)
 		res := runOne(t, cfg)
 		require.Equal(t, agentloop.Done, res.Outcome, res.Err)
 		assert.Equal(t, 2, res.Forced)
 
 		reqs := m.requests()
-		assert.Equal(t, chat.ToolChoiceRequired, reqs[4].ToolChoice, "two tools take the step")
+		assert.Len(t, reqs[3].Tools, 4, "the second nudge is words alone")
+		assert.Zero(t, reqs[4].ToolChoice, "the offer is narrowed before it is forced")
 		assert.Equal(t, []string{"write", "append"}, offered(reqs[4]))
-		assert.Zero(t, reqs[5].ToolChoice, "the next step starts with advice again")
-		assert.Equal(t, chat.ForceTool("save"), reqs[8].ToolChoice)
-		assert.Equal(t, []string{"save"}, offered(reqs[8]))
+		assert.Equal(t, chat.ToolChoiceRequired, reqs[5].ToolChoice, "two tools take the step")
+		assert.Equal(t, []string{"write", "append"}, offered(reqs[5]))
+		assert.Zero(t, reqs[6].ToolChoice, "the next step starts with advice again")
+		assert.Len(t, reqs[6].Tools, 4)
+		assert.Equal(t, []string{"save"}, offered(reqs[9]))
+		assert.Zero(t, reqs[9].ToolChoice)
+		assert.Equal(t, chat.ForceTool("save"), reqs[10].ToolChoice)
+		assert.Equal(t, []string{"save"}, offered(reqs[10]))
 	})
 	t.Run("to the end", func(t *testing.T) {
 		m := play(read, stop)
@@ -114,8 +120,10 @@ func TestEarlyStopIsNudgedThenForced(t *testing.T) {
 		assert.ErrorIs(t, res.Err, agentloop.ErrStoppedEarly)
 		assert.Equal(t, []string{"write", "save"}, res.Missing)
 		assert.Equal(t, "All done!", res.Text)
-		assert.Equal(t, 1+1+2+2, res.Rounds, "the read, the stop, 2 nudges, 2 forced tries")
+		assert.Equal(t, 1+1+2+1+2, res.Rounds, "the read, the stop, 2 nudges, 1 narrowed, 2 forced tries")
 		assert.Equal(t, 2, res.Forced)
+		assert.EqualError(t, res.Err, `agentloop: agent "author" stalled: stopped with steps missing, 6 answers of no use in a row `+
+			`(2 nudges, 1 with a narrowed offer, 2 forced tries); the last 6 said the same; missing write, save`)
 	})
 	t.Run("also if it fails in another way each time", func(t *testing.T) {
 		cut := answer(chat.Message{ToolCalls: []chat.ToolCall{call("", "write", `{"te`)}}, chat.FinishLength)
@@ -123,13 +131,14 @@ func TestEarlyStopIsNudgedThenForced(t *testing.T) {
 		cfg, _ := author(t, m)
 		res := runOne(t, cfg)
 		assert.Equal(t, []string{"read", "write"}, res.Steps)
-		assert.Equal(t, 6+5, res.Rounds)
+		assert.Equal(t, 6+6, res.Rounds)
+		assert.Equal(t, []string{"write", "append"}, offered(m.requests()[4]))
 		assert.Equal(t, []string{"write", "append"}, offered(m.requests()[5]))
 	})
 	t.Run("not at all", func(t *testing.T) {
 		m := play(read, stop)
 		cfg, _ := author(t, m)
-		cfg.Nudges, cfg.ForcedTries = -1, -1
+		cfg.Nudges, cfg.NarrowedTries, cfg.ForcedTries = -1, -1, -1
 		res := runOne(t, cfg)
 		assert.Equal(t, agentloop.Stalled, res.Outcome)
 		assert.Equal(t, 2, res.Rounds)
@@ -137,7 +146,7 @@ func TestEarlyStopIsNudgedThenForced(t *testing.T) {
 	t.Run("with force alone", func(t *testing.T) {
 		m := play(stop, read, stop)
 		cfg, _ := author(t, m)
-		cfg.Nudges, cfg.ForcedTries = -1, 1
+		cfg.Nudges, cfg.NarrowedTries, cfg.ForcedTries = -1, -1, 1
 		res := runOne(t, cfg)
 		assert.Equal(t, agentloop.Stalled, res.Outcome)
 		assert.Equal(t, chat.ForceTool("read"), m.requests()[1].ToolChoice)
@@ -166,7 +175,7 @@ func TestForceWithoutToolChoice(t *testing.T) {
 		stop := refusing(says("done"))
 		m := play(stop, stop, stop, refusing(says("")), calls(call("", "read", `{}`)), stop)
 		cfg, _ := author(t, m)
-		cfg.Nudges = 2
+		cfg.Nudges, cfg.NarrowedTries = 2, -1
 		res := runOne(t, cfg)
 		assert.Equal(t, agentloop.Stalled, res.Outcome)
 		assert.Equal(t, []string{"read"}, res.Steps)
@@ -184,7 +193,7 @@ func TestForceWithoutToolChoice(t *testing.T) {
 	t.Run("fails with both causes", func(t *testing.T) {
 		m := play(says("done"), fails(errors.New("400: no tool_choice")), fails(errWrongKey))
 		cfg, _ := author(t, m)
-		cfg.Nudges = -1
+		cfg.Nudges, cfg.NarrowedTries = -1, -1
 		res := runOne(t, cfg)
 		assert.Equal(t, agentloop.Failed, res.Outcome)
 		assert.ErrorIs(t, res.Err, errWrongKey)
@@ -244,7 +253,7 @@ func TestARefusedKeyIsNotAskedAgainWithoutToolChoice(t *testing.T) {
 			}
 			m := play(says("done"), fails(err))
 			cfg, _ := author(t, m)
-			cfg.Nudges = -1
+			cfg.Nudges, cfg.NarrowedTries = -1, -1
 			events := 0
 			cfg.OnEvent = func(e agentloop.Event) {
 				if e.Kind == agentloop.EventForced {

@@ -2,7 +2,10 @@ package agentloop
 
 import (
 	"encoding/json"
+	"fmt"
 	"hash/maphash"
+	"slices"
+	"strings"
 )
 
 // repeats watches whether rounds still bring something new.
@@ -10,17 +13,26 @@ import (
 // A call is a repeat if the same tool gave the same result for the same
 // arguments before, and an echo if it gave the same result for whatever
 // arguments. A round is what the best of its calls is. Only rows of rounds
-// count, and anything new ends a row, so cycles of any length are seen and
-// rereading a few things is not. Echoes get more patience: a tool may well
-// answer every call with "ok".
+// count, and anything new ends a row, so cycles of any length up to the window
+// are seen and rereading a few things is not. Echoes get more patience: a tool
+// may well answer every call with "ok".
+//
+//	rounds in a row   below half   half on     three quarters on   all
+//	what is done      nothing      a warning   calls are blocked   stalled
 type repeats struct {
-	limit int // negative: off
-	seed  maphash.Seed
-	seen  map[uint64]struct{}
-	round news // of the round under way
+	limit  int // negative: off
+	window int // calls; what is older is forgotten
+	seed   maphash.Seed
+	seen   map[uint64]int // when a key was seen last, in calls
+	calls  int            // so far
+	faded  int            // calls up to here are out of the model's sight
+	round  news           // of the round under way
 
-	repeats int // rounds in a row
-	echoes  int // rounds in a row, repeats included
+	repeats int                 // rounds in a row
+	echoes  int                 // rounds in a row, repeats included
+	row     []RepeatedCall      // of the row, the first few kinds
+	at      map[uint64]int      // where a call stands in row
+	tools   map[string]struct{} // that the row's calls are of
 }
 
 // news says how new a call is.
@@ -33,41 +45,112 @@ const (
 	fresh
 )
 
-// echoPatience is how many echoes weigh as much as one repeat.
-const echoPatience = 3
+const (
+	// echoPatience is how many echoes weigh as much as one repeat.
+	echoPatience = 3
+	// longArguments is from how many bytes on arguments are content of their
+	// own: to send that again is no news, though the result be another one
+	// ("now 17 paragraphs"). Short ones say which thing to look at again.
+	longArguments = 64
+	// maxEvidence bounds the kinds of calls kept as evidence.
+	maxEvidence = 8
+)
 
-func newRepeats(limit int) repeats {
-	return repeats{limit: limit, seed: maphash.MakeSeed(), seen: make(map[uint64]struct{})}
+func newRepeats(limit, window int) repeats {
+	return repeats{
+		limit: limit, window: window, seed: maphash.MakeSeed(),
+		seen: make(map[uint64]int), at: make(map[uint64]int), tools: make(map[string]struct{}),
+	}
 }
 
-// add notes a call of the round.
-func (r *repeats) add(tool string, args json.RawMessage, result string) news {
+// signature is the key of a call, whatever comes of it.
+func (r *repeats) signature(tool string, args []byte) uint64 {
+	var h maphash.Hash
+	h.SetSeed(r.seed)
+	h.WriteString(tool)
+	h.WriteByte(0)
+	h.Write(args)
+	return h.Sum64()
+}
+
+// add notes a call of the round. Errors are judged by the call alone: their
+// texts differ in what does not matter.
+func (r *repeats) add(tool string, raw json.RawMessage, result string, failed bool) news {
+	args := canonical(raw)
+	r.calls++
 	var h maphash.Hash
 	h.SetSeed(r.seed)
 	h.WriteString(tool)
 	h.WriteByte(0)
 	h.WriteString(result)
 	knownResult := r.known(h.Sum64())
+	if failed {
+		h.Reset()
+		h.WriteString(tool + "\x00failed")
+	}
 	h.WriteByte(0)
-	h.Write(canonical(args))
+	h.Write(args)
 	knownCall := r.known(h.Sum64())
+	sig := r.signature(tool, args)
+	knownArgs := r.known(sig)
 	n := fresh
 	switch {
-	case knownCall:
+	case knownCall == inSight:
 		n = repeat
-	case knownResult:
+	case knownCall == outOfSight, knownResult == inSight, knownArgs == inSight && len(args) >= longArguments:
 		n = echo
 	}
 	r.round = max(r.round, n)
+	r.keep(sig, tool, args)
 	return n
 }
 
-// known reports whether the key was there before, and adds it.
-func (r *repeats) known(key uint64) bool {
-	_, known := r.seen[key]
-	r.seen[key] = struct{}{}
-	return known
+// keep notes a call as evidence of the row.
+func (r *repeats) keep(sig uint64, tool string, args []byte) {
+	r.tools[tool] = struct{}{}
+	if i, ok := r.at[sig]; ok {
+		r.row[i].Times++
+		return
+	}
+	if len(r.row) < maxEvidence {
+		r.at[sig] = len(r.row)
+		r.row = append(r.row, RepeatedCall{Tool: tool, Arguments: bounded(string(args), 200), Times: 1})
+	}
 }
+
+// sight says whether something was seen before, and may still be known to the
+// model.
+type sight int
+
+const (
+	never sight = iota
+	outOfSight
+	inSight
+)
+
+// known returns how well the key is known, and notes it.
+func (r *repeats) known(key uint64) sight {
+	at, ok := r.seen[key]
+	r.seen[key] = r.calls
+	if len(r.seen) > 8*r.window {
+		for k, at := range r.seen {
+			if r.calls-at > r.window {
+				delete(r.seen, k)
+			}
+		}
+	}
+	switch {
+	case !ok || r.calls-at > r.window:
+		return never
+	case at <= r.faded:
+		return outOfSight
+	}
+	return inSight
+}
+
+// fade notes that old results were taken out of the conversation: who reads
+// them again has a reason.
+func (r *repeats) fade() { r.faded = r.calls }
 
 // turn ends the round.
 func (r *repeats) turn() {
@@ -79,17 +162,72 @@ func (r *repeats) turn() {
 		r.repeats = 0
 		r.echoes++
 	case fresh:
-		r.repeats, r.echoes = 0, 0
+		r.repeats, r.echoes, r.row = 0, 0, nil
+		clear(r.at)
+		clear(r.tools)
 	}
 	r.round = nothing
 }
 
-// over reports whether the limit is reached.
-func (r *repeats) over() bool {
-	return r.limit > 0 && (r.repeats >= r.limit || r.echoes >= echoPatience*r.limit)
+// past reports whether num/den of the way to the limit are gone.
+func (r *repeats) past(num, den int) bool {
+	return r.limit > 0 && (den*r.repeats >= num*r.limit || den*r.echoes >= num*echoPatience*r.limit)
 }
 
-// near reports whether half of the way to the limit is gone.
-func (r *repeats) near() bool {
-	return r.limit > 0 && (2*r.repeats >= r.limit || 2*r.echoes >= echoPatience*r.limit)
+// over reports whether the limit is reached, near whether a warning is due.
+func (r *repeats) over() bool { return r.past(1, 1) }
+func (r *repeats) near() bool { return r.past(1, 2) }
+
+// blocks reports whether a call must not run: the row is long, and the call, or
+// at least its tool, is of it.
+func (r *repeats) blocks(tool string, raw json.RawMessage) bool {
+	if !r.past(3, 4) {
+		return false
+	}
+	if 4*r.repeats >= 3*r.limit {
+		_, known := r.at[r.signature(tool, canonical(raw))]
+		return known
+	}
+	_, known := r.tools[tool]
+	return known
 }
+
+// block notes that a call was blocked, which is as good as a repeat.
+func (r *repeats) block() { r.round = max(r.round, repeat) }
+
+// end returns the evidence.
+func (r *repeats) end() error {
+	e := &RepeatError{Rounds: r.echoes, Calls: slices.Clone(r.row)}
+	slices.SortStableFunc(e.Calls, func(a, b RepeatedCall) int { return b.Times - a.Times })
+	return e
+}
+
+// A RepeatError is the evidence that an agent got nowhere. It matches
+// [ErrRepeating].
+type RepeatError struct {
+	Rounds int            // in a row without anything new
+	Calls  []RepeatedCall // that were made in them, the most frequent first; a few
+}
+
+// A RepeatedCall is a call that was made over and over.
+type RepeatedCall struct {
+	Tool      string
+	Arguments string // JSON with sorted keys, cut at 200 bytes
+	Times     int
+}
+
+func (e *RepeatError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v: %d rounds in a row", ErrRepeating, e.Rounds)
+	for i, c := range e.Calls[:min(3, len(e.Calls))] {
+		sep := ", "
+		if i == 0 {
+			sep = "; "
+		}
+		fmt.Fprintf(&b, "%s%s %s (%d times)", sep, c.Tool, c.Arguments, c.Times)
+	}
+	return b.String()
+}
+
+// Is reports whether target is ErrRepeating.
+func (e *RepeatError) Is(target error) bool { return target == ErrRepeating }

@@ -2,10 +2,13 @@ package agentloop_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/neverhang/neverhang/agentloop"
 	"github.com/neverhang/neverhang/chat"
@@ -89,6 +92,121 @@ func TestWarnedModelMayTurnAround(t *testing.T) {
 	assert.Equal(t, agentloop.Done, res.Outcome)
 	assert.Equal(t, "x", res.Messages[4].Content)
 	assert.Contains(t, res.Messages[6].Content, "x\n\n[note: your last calls brought nothing new")
+}
+
+// Warned, then blocked, then ended, with the evidence.
+func TestRepeatsAreBlockedBeforeTheyEndTheRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		turn   func(n int) []chat.ToolCall
+		limit  int
+		ran    int // calls that were run
+		rounds int
+		top    agentloop.RepeatedCall
+	}{
+		"the same call": {func(int) []chat.ToolCall { return []chat.ToolCall{call("", "same", `{"b":1, "a":2}`)} }, 8,
+			7, 9, agentloop.RepeatedCall{Tool: "same", Arguments: `{"a":2,"b":1}`, Times: 6}},
+		"a cycle": {func(n int) []chat.ToolCall { return []chat.ToolCall{call("", "same", fmt.Sprintf(`{"i":%d}`, n%2))} }, 8,
+			8, 10, agentloop.RepeatedCall{Tool: "same", Arguments: `{"i":0}`, Times: 4}},
+		"a label": {func(n int) []chat.ToolCall { return []chat.ToolCall{call("", "same", fmt.Sprintf(`{"n":%d}`, n))} }, 4,
+			10, 13, agentloop.RepeatedCall{Tool: "same", Arguments: `{"n":2}`, Times: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ran := 0
+			m := numbered(c.turn)
+			var refused, warned int
+			res := runOne(t, agentloop.Config{Model: m, Repeats: c.limit,
+				Tools: []agentloop.Tool{tool(t, "same", func(context.Context) (string, error) { ran++; return "x", nil })},
+				OnEvent: func(e agentloop.Event) {
+					switch {
+					case e.Kind == agentloop.EventToolRefused && errors.Is(e.Err, agentloop.ErrRepeating):
+						refused++
+					case e.Kind == agentloop.EventWarned:
+						assert.Zero(t, refused, "first it is warned")
+						warned++
+					}
+				}})
+			assert.Equal(t, agentloop.Stalled, res.Outcome)
+			assert.Equal(t, c.ran, ran)
+			assert.Equal(t, c.rounds, res.Rounds)
+			assert.Equal(t, c.rounds-c.ran, refused)
+			assert.Positive(t, warned)
+			re, ok := errors.AsType[*agentloop.RepeatError](res.Err)
+			require.True(t, ok)
+			assert.Equal(t, c.top, re.Calls[0])
+			assert.Equal(t, c.rounds-1, re.Rounds)
+			assert.ErrorContains(t, res.Err, fmt.Sprintf("calls bring nothing new: %d rounds in a row; same {", re.Rounds))
+		})
+	}
+	t.Run("another call is not", func(t *testing.T) {
+		same := calls(call("", "same", `{}`))
+		other := calls(call("", "other", `{}`))
+		m := play(same, same, same, same, other, says("Now I see."))
+		res := runOne(t, agentloop.Config{Model: m, Repeats: 4, Tools: []agentloop.Tool{tool(t, "same", result("x")), tool(t, "other", result("new"))}})
+		assert.Equal(t, agentloop.Done, res.Outcome, res.Err)
+		assert.Equal(t, "new", m.last(chat.RoleTool)[0])
+	})
+}
+
+// The text of an error, and how much there is by now, are no news.
+func TestWhatOnlyLooksNew(t *testing.T) {
+	n := 0
+	counter := func(fail bool) func(context.Context) (string, error) {
+		return func(context.Context) (string, error) {
+			n++
+			if fail {
+				return "", fmt.Errorf("busy at %d", n)
+			}
+			return fmt.Sprintf("written, %d bytes by now", n), nil
+		}
+	}
+	paragraph := fmt.Sprintf(`{"text":%q}`, strings.Repeat("the same words again, ", 5))
+	for name, c := range map[string]struct {
+		tool   agentloop.Tool
+		args   string
+		rounds int // 0: to the last
+	}{
+		"an error with a time":           {tool(t, "t", counter(true)), `{}`, 5},
+		"a paragraph appended again":     {tool(t, "t", counter(false)), paragraph, 13},
+		"the next page of something":     {tool(t, "t", counter(false)), `{"what":"next"}`, 0},
+		"what else the same words bring": {tool(t, "t", counter(false)), `{"cmd":"go test ./..."}`, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := numbered(func(int) []chat.ToolCall { return []chat.ToolCall{call("", "t", c.args)} })
+			res := runOne(t, agentloop.Config{Model: m, Repeats: 4, MaxRounds: 60, Tools: []agentloop.Tool{c.tool}})
+			if c.rounds == 0 {
+				assert.ErrorIs(t, res.Err, agentloop.ErrRounds)
+				return
+			}
+			assert.ErrorIs(t, res.Err, agentloop.ErrRepeating)
+			assert.Equal(t, c.rounds, res.Rounds)
+		})
+	}
+}
+
+func TestCyclesAreSeenUpToTheWindow(t *testing.T) {
+	for cycle, want := range map[int]error{20: agentloop.ErrRepeating, 21: agentloop.ErrRounds} {
+		m := numbered(func(n int) []chat.ToolCall { return []chat.ToolCall{call("", "t", fmt.Sprintf(`{"i":%d}`, n%cycle))} })
+		echoes := agentloop.Tool{Name: "t", Run: func(_ ctx, args raw) (string, error) { return string(args), nil }}
+		res := runOne(t, agentloop.Config{Model: m, Repeats: 4, RepeatWindow: 20, Tools: []agentloop.Tool{echoes}})
+		assert.ErrorIs(t, res.Err, want, "a cycle of %d", cycle)
+	}
+}
+
+// What was left out of the conversation may be read again.
+func TestWhatWasForgottenMayBeReadAgain(t *testing.T) {
+	n := 0
+	m := numbered(func(k int) []chat.ToolCall {
+		n++
+		return []chat.ToolCall{call("", "page", fmt.Sprintf(`{"i":%d}`, k%8))}
+	})
+	page := agentloop.Tool{Name: "page", Run: func(_ ctx, args raw) (string, error) {
+		return string(args) + strings.Repeat("x", 2000), nil
+	}}
+	// Eight pages do not fit, so it reads them in turns: three times the patience.
+	res := runOne(t, agentloop.Config{Model: m, Repeats: 4, Window: 4000, Tools: []agentloop.Tool{page}, Request: chat.Request{MaxTokens: 100}})
+	assert.ErrorIs(t, res.Err, agentloop.ErrRepeating)
+	assert.Greater(t, res.Rounds, 8+4)
+	assert.LessOrEqual(t, res.Rounds, 8+3*4+4)
 }
 
 // Steps are news, whatever their tools say.

@@ -17,8 +17,9 @@ const (
 	// Stalled: the model made no progress: it stopped early, answered nothing,
 	// or repeated itself, against all advice.
 	Stalled Outcome = "stalled"
-	// Exhausted: a bound was reached: rounds, or a deadline of agent or group,
-	// also if it leaves too little time to go on after a fault.
+	// Exhausted: a bound was reached: a budget, the context window, or a deadline
+	// of agent or group, also if it leaves too little time to go on after a fault.
+	// Err is a [BudgetError], [ContextError] or [DeadlineError].
 	Exhausted Outcome = "exhausted"
 	// Failed: the model or a tool failed for good, or restarts are used up.
 	Failed Outcome = "failed"
@@ -50,9 +51,14 @@ type Result struct {
 	ToolCalls int // calls that ran
 	Nudges    int // answers met with advice
 	Forced    int // requests that demanded a tool with tool_choice
+	Shrinks   int // how often the conversation was shrunk to fit
 
-	// Usage sums what the server counted; answers without a count add nothing.
-	Usage chat.Usage
+	// Usage sums what the server counted; answers without a count add nothing, but
+	// what they are estimated to have taken is in EstimatedTokens. Cost sums what
+	// Config.Price said.
+	Usage           chat.Usage
+	EstimatedTokens int64
+	Cost            float64
 
 	// Text is the last text the model gave, also beside calls. If the outcome
 	// is not Done it is only an attachment.
@@ -62,7 +68,8 @@ type Result struct {
 	Draft    string
 	DraftErr error
 
-	// Messages is the whole conversation, valid to go on with in another run.
+	// Messages is the conversation as the model would see it next, valid to go on
+	// with in another run.
 	Messages []chat.Message
 
 	// Started is zero if the agent never started.

@@ -28,13 +28,17 @@ type run struct {
 	parent *run
 	round  atomic.Int32 // the one under way, from 1
 
+	spent expenses
+
 	hist    *history
 	prog    progress
 	repeats repeats
+	ladder  ladder
+	gauge   gauge
 	res     Result
 
-	rung     int       // answers of no use in a row
-	force    bool      // the next request demands the step that is due
+	shrinks  int       // of the request under way
+	summed   bool      // a summary was just made
 	noChoice bool      // the server refuses tool_choice
 	faults   int       // passing faults in a row
 	first    error     // of those
@@ -75,8 +79,8 @@ func (r *run) rounds(ctx context.Context) *ending {
 		if ctx.Err() != nil {
 			return r.stopped(ctx, nil)
 		}
-		if n := r.agent.cfg.MaxRounds; n > 0 && r.res.Rounds >= n {
-			return &ending{outcome: Exhausted, err: fmt.Errorf("%w: %d of %d", ErrRounds, r.res.Rounds, n)}
+		if b := r.broke(); b != nil {
+			return &ending{outcome: Exhausted, err: b}
 		}
 		resp, end := r.ask(ctx)
 		if end != nil {
@@ -105,34 +109,23 @@ func (r *run) act(ctx context.Context, resp *chat.Response) *ending {
 	case why != nil:
 	case t.cut != nil:
 		why = t.cut
-	case len(r.prog.steps) == 0:
+	case len(r.prog.steps) == 0 || r.prog.complete():
 		return &ending{outcome: Done}
 	default:
 		why = ErrStoppedEarly
 	}
-	end := r.climb(why)
+	end := r.climb(why, t.text)
 	if end == nil {
 		r.hist.user(chat.User(advice(why, r.prog.next())))
 	}
 	return end
 }
 
-// climb goes one rung up the ladder of remedies for answers of no use: advice,
-// then force if there is a step to be taken, then the end. All kinds of such
-// answers share the ladder: a model that fails in another way each time gets on
-// no better.
-func (r *run) climb(why error) *ending {
-	c := &r.agent.cfg
+// climb goes one rung up the ladder of remedies for answers of no use.
+func (r *run) climb(why error, text string) *ending {
 	next := r.prog.next()
-	nudges := max(0, c.Nudges)
-	forced := 0
-	if next != nil {
-		forced = max(0, c.ForcedTries)
-	}
-	r.rung++
-	r.force = forced > 0 && r.rung > nudges
-	if r.rung > nudges+forced {
-		return &ending{outcome: Stalled, err: fmt.Errorf("%w, %d answers of no use in a row (%d nudges, %d forced tries)", why, r.rung, nudges, forced)}
+	if err := r.ladder.up(why, text, next != nil); err != nil {
+		return &ending{outcome: Stalled, err: err}
 	}
 	r.res.Nudges++
 	e := Event{Kind: EventNudged, Err: why}
@@ -142,9 +135,6 @@ func (r *run) climb(why error) *ending {
 	r.emit(e)
 	return nil
 }
-
-// progressed ends the row of useless answers.
-func (r *run) progressed() { r.rung, r.force = 0, false }
 
 // stopped names the end of a run whose context has ended. lost is not nil if
 // user code did not come back for it.
@@ -166,6 +156,9 @@ func (r *run) stopped(ctx context.Context, lost *loss) *ending {
 // deadline.
 func (r *run) finish(ctx context.Context, end *ending) {
 	res := &r.res
+	if r.prog.complete() && !r.prog.byText && end.outcome != Abandoned {
+		end = &ending{outcome: Done} // what came after the work is no part of it
+	}
 	res.Outcome = end.outcome
 	res.Steps = r.prog.taken
 	res.Missing = r.prog.missing()

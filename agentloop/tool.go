@@ -44,10 +44,32 @@ type Tool struct {
 	// (write, then append).
 	Sequential bool
 
+	// Effect says what a call changes. The zero value is the careful one.
+	Effect Effect
+
 	// Polling tools may be called over and over with the same result without
 	// being taken for a model that repeats itself.
 	Polling bool
+
+	// Fatal tools are those without which the work cannot be done: an error of
+	// one ends its agent as [Failed], as if the error were made with [Fatal].
+	Fatal bool
 }
+
+// An Effect says what a call of a tool changes, and so what is to be done about
+// a call of which nobody knows whether it took place.
+type Effect int
+
+const (
+	// EffectOnce changes something, and twice is not the same as once. A call of
+	// unknown outcome is not repeated: the model and the result are told that it
+	// is uncertain.
+	EffectOnce Effect = iota
+	// EffectIdempotent changes something, but repeating a call does no harm.
+	EffectIdempotent
+	// EffectNone changes nothing that would outlive the agent.
+	EffectNone
+)
 
 // NewTool returns a tool that runs a typed function. In is a struct, or a map
 // with string keys; its JSON Schema is derived from the type as
@@ -177,6 +199,9 @@ func (t *Tool) check() error {
 	}
 	if t.Run == nil {
 		return fmt.Errorf("agentloop: tool %q: Run is nil", t.Name)
+	}
+	if t.Effect < EffectOnce || t.Effect > EffectNone {
+		return fmt.Errorf("agentloop: tool %q: Effect is %d, want one of the constants", t.Name, t.Effect)
 	}
 	if p := bytes.TrimSpace(t.Parameters); len(p) > 0 && (p[0] != '{' || !json.Valid(p)) {
 		return fmt.Errorf("agentloop: tool %q: Parameters is no JSON object", t.Name)

@@ -136,6 +136,9 @@ func (r *run) stalled(now time.Time) (state string, silent time.Duration, next t
 	if p.doing == "" || p.patience == ends || p.told {
 		return "", 0, next
 	}
+	if at := p.life.Add(r.group.window(p.patience)); at.After(now) { // it came to life just now
+		return "", 0, at
+	}
 	p.told = true
 	return p.stateLocked(now), now.Sub(p.life), next
 }

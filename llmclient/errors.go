@@ -184,6 +184,10 @@ func (e *Error) Retryable() bool { return e.retryable }
 // RetryAfter returns how long the endpoint asked to wait, or zero.
 func (e *Error) RetryAfter() time.Duration { return e.retryAfter }
 
+// ContextOverflow reports whether the conversation is longer than the model
+// takes: shortened, it may pass.
+func (e *Error) ContextOverflow() bool { return e.Kind == ErrContextLength }
+
 // StatusCode returns Status, for those who ask an error for it.
 func (e *Error) StatusCode() int { return e.Status }
 

@@ -1,0 +1,287 @@
+package agentloop
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/neverhang/neverhang/chat"
+)
+
+// room returns how many tokens the conversation may take, or 0 if nobody knows.
+func (r *run) room() int64 {
+	c := &r.agent.cfg
+	window := int64(c.Window)
+	if window <= 0 {
+		if r.gauge.ceiling > 0 {
+			return r.gauge.ceiling * 9 / 10
+		}
+		return 0
+	}
+	answer := int64(max(c.Request.MaxTokens, c.Request.MaxCompletionTokens))
+	if answer == 0 {
+		answer = min(window/8, 4096)
+	}
+	window = max(window/4, window-answer)
+	if r.gauge.ceiling > 0 {
+		window = min(window, r.gauge.ceiling*9/10)
+	}
+	return window
+}
+
+// fit makes sure that the next request fits into the model's context window,
+// as far as is known. It shrinks old results of tools first; then, if allowed,
+// the model sums up what lies behind; then the newest results are cut. What
+// counts is what comes of it: if that is still too large, the run ends before
+// the request is sent.
+func (r *run) fit(ctx context.Context, refusal error) *ending {
+	room := r.room()
+	if room <= 0 || r.size() <= room {
+		return nil
+	}
+	goal := int64(ample * float64(room))
+	before := r.hist.bytes
+	var did []string
+	if n := r.hist.cutResults(func() bool { return r.size() <= goal }, r.gauge.shrunk); n > 0 {
+		did = append(did, fmt.Sprintf("%d old results cut", n))
+	}
+	if r.size() > goal && r.agent.cfg.Summarize {
+		if end := r.summarize(ctx, room); end != nil {
+			return end
+		}
+		if r.summed {
+			did, r.summed = append(did, "older rounds summed up"), false
+		}
+	}
+	if over := r.size() - room; over > 0 {
+		perByte := max(r.gauge.rate, tokensPerByte)
+		if n := r.hist.cutNewest(int(float64(over)/perByte) + 1); n > 0 {
+			r.gauge.shrunk()
+			did = append(did, fmt.Sprintf("%d new results cut", n))
+		}
+	}
+	if len(did) > 0 {
+		r.repeats.fade()
+		r.res.Shrinks++
+		r.emit(Event{Kind: EventShrunk, Text: fmt.Sprintf("%s: %d of %d bytes left", strings.Join(did, ", "), r.hist.bytes, before)})
+	}
+	if size := r.size(); size > room {
+		return &ending{outcome: Exhausted, err: &ContextError{Tokens: size, Window: room, Err: refusal}}
+	}
+	return nil
+}
+
+// size estimates the next request, in tokens.
+func (r *run) size() int64 { return r.gauge.size(r.sent()) }
+
+// sent is how many bytes the next request has.
+func (r *run) sent() int { return r.hist.bytes + r.agent.offerBytes }
+
+// overflown deals with a model that says that a request was too large for it:
+// the next one is smaller, or there is none.
+func (r *run) overflown(ctx context.Context, refusal error) *ending {
+	r.shrinks++
+	bytes := r.sent()
+	r.gauge.refused(bytes, int64(r.agent.cfg.Window))
+	if r.shrinks > maxShrinks {
+		return &ending{outcome: Exhausted, err: &ContextError{Tokens: r.size(), Window: r.room(), Err: refusal}}
+	}
+	if end := r.fit(ctx, refusal); end != nil {
+		return end
+	}
+	if r.sent() >= bytes {
+		return &ending{outcome: Exhausted, err: &ContextError{Tokens: r.size(), Window: r.room(), Err: refusal}}
+	}
+	return nil
+}
+
+// minCut is how many bytes a result has at least that is worth cutting.
+const minCut = 200
+
+// cutResults replaces the results of tools by a note, the oldest first, until
+// enough. Those of the last message with calls are left alone. changed is called
+// for each.
+func (h *history) cutResults(enough func() bool, changed func()) (n int) {
+	last := h.lastAnswer()
+	tools := make(map[string]string) // by call id
+	for i := range last {
+		m := &h.msgs[i]
+		for _, c := range m.ToolCalls {
+			tools[c.ID] = c.Name
+		}
+		if m.Role != chat.RoleTool || messageBytes(m) < minCut+messageOverhead {
+			continue
+		}
+		if enough() {
+			break
+		}
+		note := fmt.Sprintf("[this older result of %s was %d bytes and is left out to save room; call again if you need it]",
+			tools[m.ToolCallID], messageBytes(m)-messageOverhead)
+		h.replace(i, note)
+		changed()
+		n++
+	}
+	return n
+}
+
+// cutNewest takes about surplus bytes off the results of the last message with
+// calls, off the largest most.
+func (h *history) cutNewest(surplus int) (n int) {
+	first := h.lastAnswer() + 1
+	total := 0
+	for i := first; i < len(h.msgs); i++ {
+		if h.msgs[i].Role == chat.RoleTool {
+			total += max(0, messageBytes(&h.msgs[i])-messageOverhead-minCut)
+		}
+	}
+	if total == 0 {
+		return 0
+	}
+	keep := max(0, float64(total-surplus-minCut*(len(h.msgs)-first))/float64(total))
+	for i := first; i < len(h.msgs); i++ {
+		m := &h.msgs[i]
+		if m.Role != chat.RoleTool || messageBytes(m)-messageOverhead <= minCut {
+			continue
+		}
+		text := textOf(m)
+		limit := minCut + int(keep*float64(max(0, len(text)-minCut)))
+		if limit >= len(text) {
+			continue
+		}
+		h.replace(i, bounded(text, limit))
+		n++
+	}
+	return n
+}
+
+// lastAnswer returns the index of the last message of the model, or 0.
+func (h *history) lastAnswer() int {
+	for i := len(h.msgs) - 1; i >= 0; i-- {
+		if h.msgs[i].Role == chat.RoleAssistant {
+			return i
+		}
+	}
+	return 0
+}
+
+// replace puts a text in the place of a result. Requests that were sent share
+// the messages' memory, and a model that was left behind may still read one: the
+// first replacement copies.
+func (h *history) replace(i int, text string) {
+	if h.shared {
+		h.msgs, h.shared = slices.Clone(h.msgs), false
+	}
+	m := &h.msgs[i]
+	h.bytes -= messageBytes(m)
+	*m = chat.ToolResult(m.ToolCallID, text)
+	h.bytes += messageBytes(m)
+}
+
+// summarize lets the model sum up all but the last rounds. That it fails is no
+// end: what counts is whether the conversation fits.
+func (r *run) summarize(ctx context.Context, room int64) *ending {
+	from, to := r.hist.behind()
+	if from >= to {
+		return nil
+	}
+	perByte := max(r.gauge.rate, tokensPerByte)
+	text := r.hist.transcript(from, to, int(float64(room)/perByte*ample))
+	if r.hist.summary != "" {
+		text = "## summary of what was before\n" + r.hist.summary + "\n" + text
+	}
+	req := r.agent.cfg.Request
+	req.Messages = []chat.Message{chat.User(summaryTask(text))}
+	req.OnOutput = r.beat
+	r.does("having the work so far summed up", model)
+	began := time.Now()
+	ans, lost := r.consult(ctx, &req, messageBytes(&req.Messages[0]))
+	switch {
+	case lost != nil && ctx.Err() != nil:
+		return r.stopped(ctx, lost)
+	case ctx.Err() != nil:
+		return r.stopped(ctx, nil)
+	case lost != nil || ans.err != nil:
+		r.emit(Event{Kind: EventSummarized, Err: errOf(ans.err, lost), After: time.Since(began)})
+		return nil
+	}
+	summary := strings.TrimSpace(textOf(&ans.resp.Message))
+	behind := 0
+	for i := from; i < to; i++ {
+		behind += messageBytes(&r.hist.msgs[i])
+	}
+	if summary == "" || len(summary) >= behind {
+		r.emit(Event{Kind: EventSummarized, Err: ErrEmpty, After: time.Since(began)})
+		return nil
+	}
+	r.hist.sumUp(from, to, summary)
+	r.gauge.shrunk()
+	r.summed = true
+	r.emit(Event{Kind: EventSummarized, Text: summary, After: time.Since(began)})
+	return nil
+}
+
+func errOf(err error, lost *loss) error {
+	if lost != nil {
+		return lost.err
+	}
+	return err
+}
+
+// behind returns the messages that a summary may stand for: from behind the
+// first message of the user up to the last rounds but one.
+func (h *history) behind() (from, to int) {
+	for from < len(h.msgs) && h.msgs[from].Role != chat.RoleUser {
+		from++
+	}
+	from++
+	rounds := 0
+	for to = len(h.msgs) - 1; to > from; to-- {
+		if h.msgs[to].Role == chat.RoleAssistant {
+			if rounds++; rounds == 2 {
+				break
+			}
+		}
+	}
+	return from, to
+}
+
+// sumUp puts a summary in the place of messages: into the message of the user
+// before them, so that roles go on taking turns. It takes the place of the
+// summary before.
+func (h *history) sumUp(from, to int, summary string) {
+	msgs := slices.Clone(h.msgs[:from])
+	u := &msgs[from-1]
+	if h.task == nil {
+		task := *u
+		h.task = &task
+	}
+	*u, h.summary = *h.task, summary
+	note := "[The older part of this conversation was summed up to save room:]\n" + summary
+	if len(u.Parts) > 0 {
+		u.Parts = append(slices.Clone(u.Parts), chat.TextPart(note))
+	} else {
+		u.Content = joined(u.Content, note)
+	}
+	h.msgs, h.shared = append(msgs, h.msgs[to:]...), false
+	h.weigh()
+}
+
+// transcript writes messages as plain text, cut in the middle to about limit
+// bytes.
+func (h *history) transcript(from, to, limit int) string {
+	var b strings.Builder
+	for i := from; i < to; i++ {
+		m := &h.msgs[i]
+		fmt.Fprintf(&b, "## %s\n%s\n", m.Role, textOf(m))
+		for _, c := range m.ToolCalls {
+			fmt.Fprintf(&b, "calls %s %s\n", c.Name, c.Arguments)
+		}
+	}
+	text := b.String()
+	if half := limit / 2; len(text) > limit && half > 0 {
+		text = strings.ToValidUTF8(text[:half], "") + "\n[…]\n" + strings.ToValidUTF8(text[len(text)-half:], "")
+	}
+	return text
+}
