@@ -78,6 +78,14 @@ func (b *Breaker) Wait(ctx context.Context) error {
 	}
 }
 
+// Calm reports whether the breaker is closed and nobody is in Wait: who asks now
+// overtakes nobody.
+func (b *Breaker) Calm() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.core.calm()
+}
+
 // Hurry tells an open breaker of a sign of life, for example that a health
 // check was answered. It takes back what failed trials have added to the
 // cool-down, so that the next trial comes Cooldown after the breaker opened, or

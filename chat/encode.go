@@ -15,16 +15,21 @@ import (
 // varies from call to call, so that a longer one begins with the same bytes.
 // Errors name the field, never its content.
 func (r *Request) AppendJSON(dst []byte, stream, includeUsage bool) ([]byte, error) {
-	return r.AppendJSONFunc(dst, stream, includeUsage, func(dst []byte, m *Message) ([]byte, error) { return m.AppendJSON(dst) })
+	return r.AppendJSONFunc(dst, "", stream, includeUsage, func(dst []byte, m *Message) ([]byte, error) { return m.AppendJSON(dst) })
 }
 
 // AppendJSONFunc is [Request.AppendJSON] with the messages written by message,
 // which appends one to dst as [Message.AppendJSON] does, or notes where it
 // belongs and returns dst as it is. A client that has encoded a message before
 // need not do it again.
-func (r *Request) AppendJSONFunc(dst []byte, stream, includeUsage bool, message func(dst []byte, m *Message) ([]byte, error)) ([]byte, error) {
+//
+// model, if not empty, is asked for in place of r.Model.
+func (r *Request) AppendJSONFunc(dst []byte, model string, stream, includeUsage bool, message func(dst []byte, m *Message) ([]byte, error)) ([]byte, error) {
 	o := object{buf: append(dst, '{'), taken: r.Extra}
-	o.str("model", r.Model)
+	if model == "" {
+		model = r.Model
+	}
+	o.str("model", model)
 	if o.want("messages") {
 		o.buf = append(o.buf, '[')
 		for i := range r.Messages {
@@ -82,7 +87,7 @@ func (r *Request) AppendJSONFunc(dst []byte, stream, includeUsage bool, message 
 }
 
 // AppendJSON appends the message's JSON to dst, in the form that is sent.
-func (m Message) AppendJSON(dst []byte) ([]byte, error) {
+func (m *Message) AppendJSON(dst []byte) ([]byte, error) {
 	dst, err := m.appendMembers(append(dst, '{'))
 	if err != nil {
 		return nil, fmt.Errorf("chat: message: %w", err)

@@ -219,7 +219,8 @@ func TestAppendErrors(t *testing.T) {
 			}
 		})
 	}
-	_, err := chat.Message{Extra: raws{"x": bad}}.AppendJSON(nil)
+	m := chat.Message{Extra: raws{"x": bad}}
+	_, err := m.AppendJSON(nil)
 	assert.EqualError(t, err, "chat: message: x is not valid JSON: invalid JSON at byte 11: no value starts so")
 }
 

@@ -44,11 +44,16 @@ func (cl *call) admit() (*pacer.Permit, *breaker.Pass, *Error) {
 	return nil, nil, moved
 }
 
+// awaitBreaker waits until the breaker may let the call through.
 func (cl *call) awaitBreaker() *Error {
-	b := cl.at.ep.breaker
-	if s := b.Stats(); s.State == breaker.Closed && s.Waiting == 0 && cl.ctx.Err() == nil {
+	if cl.at.ep.breaker.Calm() && cl.ctx.Err() == nil {
 		return nil // nobody waits who would be overtaken
 	}
+	return cl.inLineForTrial()
+}
+
+func (cl *call) inLineForTrial() *Error {
+	b := cl.at.ep.breaker
 	switch cl.client.cfg.WhenOpen {
 	case LeastBad:
 		return nil
@@ -82,7 +87,17 @@ func (cl *call) awaitBreaker() *Error {
 	return cl.open(err) // the next trial comes too late
 }
 
+// awaitPermit waits until the pacer admits the call.
 func (cl *call) awaitPermit() (*pacer.Permit, *Error) {
+	if cl.ctx.Err() == nil {
+		if permit := cl.at.ep.pacer.TryAcquire(); permit != nil {
+			return permit, nil
+		}
+	}
+	return cl.inQueue()
+}
+
+func (cl *call) inQueue() (*pacer.Permit, *Error) {
 	p := cl.at.ep.pacer
 	cl.enter(PhaseQueue)
 	if left, bounded := cl.left(); bounded {
@@ -95,7 +110,7 @@ func (cl *call) awaitPermit() (*pacer.Permit, *Error) {
 			return nil, e
 		}
 	}
-	limit := cl.client.cfg.Clocks.bounds(load{})[iQueue].limit
+	limit := cl.client.cfg.Clocks.bound(iQueue, load{}).limit
 	ctx, cancel := within(cl.ctx, limit)
 	defer cancel()
 	ctx, stop := cl.orElsewhere(ctx)
@@ -132,7 +147,7 @@ func (cl *call) awaitPermit() (*pacer.Permit, *Error) {
 
 // left returns what the Call clock leaves, if it is bounded.
 func (cl *call) left() (time.Duration, bool) {
-	limit := cl.client.cfg.Clocks.bounds(cl.at.load)[iCall].limit
+	limit := cl.client.cfg.Clocks.bound(iCall, cl.at.load).limit
 	return max(0, limit-cl.spent), limit > 0
 }
 
@@ -156,7 +171,7 @@ func within(ctx context.Context, limit time.Duration) (context.Context, context.
 // exhausted returns the error of a call whose own clock ran out between
 // attempts.
 func (cl *call) exhausted(err error) *Error {
-	limit := cl.client.cfg.Clocks.bounds(cl.at.load)[iCall].limit
+	limit := cl.client.cfg.Clocks.bound(iCall, cl.at.load).limit
 	e := cl.error(ErrTimeout, fmt.Sprintf("no answer from %s within %v (clock Call), the last of it in phase %s",
 		cl.at.ep.name, limit, cl.where()))
 	e.Clock, e.Bound, e.retryable = ClockCall, limit, true
@@ -195,7 +210,7 @@ func (cl *call) open(err error) *Error {
 		e.causes = append(e.causes, context.DeadlineExceeded)
 	} else {
 		e = cl.error(ErrTimeout, why+fmt.Sprintf("and the call has %v left (clock Call)", round(late.Left)))
-		e.Clock, e.Bound = ClockCall, cl.client.cfg.Clocks.bounds(cl.at.load)[iCall].limit
+		e.Clock, e.Bound = ClockCall, cl.client.cfg.Clocks.bound(iCall, cl.at.load).limit
 	}
 	e.retryable, e.retryAfter = true, late.Wait
 	e.causes = append(e.causes, breaker.ErrOpen)

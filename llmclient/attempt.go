@@ -27,7 +27,7 @@ type attempt struct {
 	cancel context.CancelCauseFunc
 	watch  watch
 	speaks dialect
-	span   trace.Span
+	span   trace.Span // nil if the call's is not recorded
 
 	started time.Time
 	permit  *pacer.Permit
@@ -54,7 +54,8 @@ func (cl *call) attempt(permit *pacer.Permit, pass *breaker.Pass) *attempt {
 	a.ctx, a.cancel = context.WithCancelCause(cl.ctx)
 	a.watch.onSuspect, a.watch.onAsk, a.watch.onExpire = a.suspect, cl.at.ep.evidence.ask, a.expire
 
-	b := cl.client.cfg.Clocks.bounds(cl.at.load)
+	b := &a.watch.m.bounds
+	cl.client.cfg.Clocks.bounds(cl.at.load, b)
 	first, gap := cl.at.ep.evidence.pace.shown(cl.at.model)
 	b[iFirstOutput].lengthen(first)
 	b[iAttempt].lengthen(first)
@@ -62,14 +63,16 @@ func (cl *call) attempt(permit *pacer.Permit, pass *breaker.Pass) *attempt {
 	if left, bounded := cl.left(); bounded {
 		b[iCall].limit = max(left, 1)
 	}
-	a.ctx, a.span = cl.at.ep.tel.startAttempt(a)
-	a.watch.start(newMeter(a.started, b, a.speaks.plain, cl.at.ep.wire.trusted))
+	cl.at.ep.tel.startAttempt(a)
+	a.watch.start(a.started, a.speaks.plain, cl.at.ep.wire.trusted)
 	cl.mu.Lock()
 	cl.n++
 	a.n = cl.n
 	cl.current = a
 	cl.mu.Unlock()
-	cl.client.notify(cl.event(EventAttempt))
+	if cl.client.observed() {
+		cl.client.notify(cl.event(EventAttempt))
+	}
 	return a
 }
 
@@ -99,9 +102,7 @@ func (a *attempt) commit(want commitment) (*Error, ruling) {
 	for err == nil {
 		var ch *chat.Chunk
 		if ch, err = a.next(); err == nil && want == firstOutput {
-			if a.call.passed == nil && (ch.Output() || tells(ch) && len(a.early) < maxEarly) {
-				a.early = append(a.early, *ch)
-			}
+			a.keepEarly(ch)
 			// One JSON value is judged as a whole: it is all there, or nothing is.
 			if ch == passedOn || ch.Output() && !a.answer.json {
 				return nil, ruling{}
@@ -113,6 +114,14 @@ func (a *attempt) commit(want commitment) (*Error, ruling) {
 		return nil, ruling{}
 	}
 	return a.fail(err)
+}
+
+// keepEarly keeps what comes before the attempt commits, for who reads the
+// stream.
+func (a *attempt) keepEarly(ch *chat.Chunk) {
+	if a.call.passed == nil && (ch.Output() || tells(ch) && len(a.early) < maxEarly) {
+		a.early = append(a.early, *ch)
+	}
 }
 
 // maxEarly bounds the chunks that are kept until the first output, for a
@@ -214,7 +223,7 @@ const trialProof = 5 * time.Second
 // trial tells the breaker how the trial gets on. Everybody else is waiting to
 // hear that the model works again, and the whole answer may take minutes.
 func (a *attempt) trial() {
-	if m, _ := a.watch.look(); m.lastOutput.Sub(m.firstOutput) >= trialProof {
+	if a.watch.outputFor() >= trialProof {
 		a.pass.Done(breaker.Success)
 		return
 	}

@@ -76,17 +76,16 @@ func (cl *call) take(req *chat.Request) {
 
 // encode writes the request's body in the dialect that its endpoint speaks.
 func (cl *call) encode() error {
-	req := *cl.req
-	req.Model = cl.at.model
+	req, model := cl.req, cl.at.model
 	switch n := strings.TrimSpace(string(req.Extra["n"])); {
 	case len(req.Messages) == 0 && req.Extra["messages"] == nil:
 		return errors.New("it has no messages")
-	case req.Model == "" && req.Extra["model"] == nil:
+	case model == "" && req.Extra["model"] == nil:
 		return errors.New("it names no model, and Config.Model is empty")
 	case n != "" && n != "1":
 		return fmt.Errorf("its Extra asks for n = %s answers, and a call returns one; make several calls", bounded(n, 20))
 	}
-	body, err := cl.at.ep.encoded.payload(&req, !cl.at.speaks.plain, !cl.at.speaks.plain && !cl.at.speaks.noUsage)
+	body, err := cl.at.ep.encoded.payload(req, model, !cl.at.speaks.plain, !cl.at.speaks.plain && !cl.at.speaks.noUsage)
 	if err != nil {
 		return err
 	}
@@ -231,8 +230,7 @@ func (cl *call) where() Phase {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	if cl.current != nil {
-		m, _ := cl.current.watch.look()
-		return m.phase
+		return cl.current.watch.phase()
 	}
 	return cl.phase
 }

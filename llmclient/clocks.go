@@ -158,16 +158,34 @@ const (
 	answerLimit = 50 * time.Millisecond
 )
 
-func (c *Clocks) all() [clockCount]*Clock {
-	return [clockCount]*Clock{
-		&c.Queue, &c.Connect, &c.Send, &c.FirstOutput, &c.Gap, &c.Silence, &c.Attempt, &c.End, &c.Call,
+// clock returns a clock by its number.
+func (c *Clocks) clock(i int) *Clock {
+	switch i {
+	case iQueue:
+		return &c.Queue
+	case iConnect:
+		return &c.Connect
+	case iSend:
+		return &c.Send
+	case iFirstOutput:
+		return &c.FirstOutput
+	case iGap:
+		return &c.Gap
+	case iSilence:
+		return &c.Silence
+	case iAttempt:
+		return &c.Attempt
+	case iEnd:
+		return &c.End
+	default:
+		return &c.Call
 	}
 }
 
 // check names the first clock that makes no sense.
 func (c *Clocks) check() error {
-	for i, k := range c.all() {
-		if k.Suspect > 0 && k.Limit > 0 && k.Suspect > k.Limit {
+	for i := range clockCount {
+		if k := c.clock(i); k.Suspect > 0 && k.Limit > 0 && k.Suspect > k.Limit {
 			return fmt.Errorf("Clocks.%s.Suspect is %v, want at most its Limit %v", clockNames[i], k.Suspect, k.Limit)
 		}
 	}
@@ -193,34 +211,33 @@ type load struct {
 // it only ever lengthens clocks.
 const bytesPerToken = 3
 
-// bounds returns the clocks for a request.
-func (c *Clocks) bounds(l load) [clockCount]bound {
-	var out [clockCount]bound
-	over := max(0, l.promptBytes/bytesPerToken-freePrompt)
-	for i, k := range c.all() {
-		d := clockDefaults[i]
-		switch i {
-		case iFirstOutput:
-			d.Suspect += time.Duration(over) * promptSuspect
-			d.Limit += time.Duration(over) * promptLimit
-		case iCall:
-			// Room for what FirstOutput and Attempt may take.
-			d.Limit += time.Duration(over) * promptLimit
-			if more := l.maxTokens - freeAnswer; more > 0 {
-				d.Limit += time.Duration(more) * answerLimit
-			}
-		case iGap:
-			if !l.tools && !l.reasoning {
-				d.Limit = gapPlain
-			}
-		case iAttempt:
-			if more := l.maxTokens - freeAnswer; more > 0 {
-				d.Limit += time.Duration(more) * answerLimit
-			}
-		}
-		out[i] = k.resolve(d)
+// bounds puts the clocks for a request into out.
+func (c *Clocks) bounds(l load, out *[clockCount]bound) {
+	for i := range out {
+		out[i] = c.bound(i, l)
 	}
-	return out
+}
+
+// bound returns one clock for a request.
+func (c *Clocks) bound(i int, l load) bound {
+	d := clockDefaults[i]
+	over := time.Duration(max(0, l.promptBytes/bytesPerToken-freePrompt))
+	more := time.Duration(max(0, l.maxTokens-freeAnswer))
+	switch i {
+	case iFirstOutput:
+		d.Suspect += over * promptSuspect
+		d.Limit += over * promptLimit
+	case iCall:
+		// Room for what FirstOutput and Attempt may take.
+		d.Limit += over*promptLimit + more*answerLimit
+	case iGap:
+		if !l.tools && !l.reasoning {
+			d.Limit = gapPlain
+		}
+	case iAttempt:
+		d.Limit += more * answerLimit
+	}
+	return c.clock(i).resolve(d)
 }
 
 // resolve applies the rules of [Clock] to the default d.

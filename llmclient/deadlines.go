@@ -43,7 +43,7 @@ func (cl *call) deadlines(now time.Time) []Deadline {
 	if at, ok := cl.ctx.Deadline(); ok {
 		list = append(list, Deadline{"caller", at.Sub(cl.started), now.Sub(cl.started)})
 	}
-	limit := cl.client.cfg.Clocks.bounds(cl.at.load)[iCall].limit
+	limit := cl.client.cfg.Clocks.bound(iCall, cl.at.load).limit
 	return append(list, Deadline{"call", limit, cl.spent})
 }
 

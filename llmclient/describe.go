@@ -10,7 +10,7 @@ import (
 )
 
 // describe writes the error's text: what happened, where, and what to do.
-func (a *attempt) describe(e *Error, m meter) {
+func (a *attempt) describe(e *Error, m *meter) {
 	cl := a.call
 	host := cl.at.ep.host
 	if said := a.out.server; said != nil {
@@ -37,7 +37,7 @@ func (a *attempt) describe(e *Error, m meter) {
 }
 
 // expiryText is about a clock that ran out.
-func (a *attempt) expiryText(e *Error, m meter) string {
+func (a *attempt) expiryText(e *Error, m *meter) string {
 	host := a.at.ep.host
 	var text string
 	switch e.Clock {

@@ -2,6 +2,8 @@ package llmclient
 
 import (
 	"container/list"
+	"errors"
+	"fmt"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -13,6 +15,10 @@ const (
 	// Messages below leastKept bytes are encoded as quickly as they are looked
 	// up.
 	leastKept = 256
+
+	// frameBytes is room for what stands around the messages, when there is no
+	// more to it than the model's name.
+	frameBytes = 160
 
 	// encodedBytes bounds what an endpoint's encoded messages take.
 	encodedBytes = 64 << 20
@@ -56,33 +62,54 @@ func newEncoded() *encoded {
 	return &encoded{seed: maphash.MakeSeed(), byHash: make(map[uint64]*list.Element), used: list.New()}
 }
 
-// payload encodes a request.
-func (e *encoded) payload(req *chat.Request, stream, includeUsage bool) (payload, error) {
-	type place struct {
-		at   int // in the frame
-		json []byte
+// payload encodes a request for a model.
+func (e *encoded) payload(req *chat.Request, model string, stream, includeUsage bool) (payload, error) {
+	kept, err := e.messages(req.Messages)
+	if err != nil {
+		return payload{}, fmt.Errorf("chat: request: %w", err)
 	}
-	var places []place
-	frame, err := req.AppendJSONFunc(make([]byte, 0, 512), stream, includeUsage, func(dst []byte, m *chat.Message) ([]byte, error) {
-		if !keepable(m) {
+	// What stands around the messages, with the places of those that are kept.
+	i, places := 0, make([]int, 0, len(kept))
+	frame, err := req.AppendJSONFunc(make([]byte, 0, frameBytes), model, stream, includeUsage, func(dst []byte, m *chat.Message) ([]byte, error) {
+		json := kept[i]
+		if i++; json == nil {
+			places = append(places, -1)
 			return m.AppendJSON(dst)
 		}
-		json, err := e.message(m)
-		places = append(places, place{len(dst), json})
-		return dst, err
+		places = append(places, len(dst))
+		return dst, nil
 	})
 	if err != nil {
 		return payload{}, err
 	}
-	p := payload{parts: make([][]byte, 0, 2*len(places)+1)}
+	p := payload{parts: make([][]byte, 0, 2*len(kept)+1)}
 	from := 0
-	for _, at := range places {
-		p.add(frame[from:at.at])
-		p.add(at.json)
-		from = at.at
+	for i, at := range places {
+		if at >= 0 {
+			p.add(frame[from:at])
+			p.add(kept[i])
+			from = at
+		}
 	}
 	p.add(frame[from:])
 	return p, nil
+}
+
+// messages returns the JSON of each message that is worth keeping; of others,
+// nil.
+func (e *encoded) messages(list []chat.Message) (kept [][]byte, err error) {
+	kept = make([][]byte, len(list))
+	for i := range list {
+		if m := &list[i]; keepable(m) {
+			if kept[i], err = e.message(m); err != nil {
+				if inner := errors.Unwrap(err); inner != nil {
+					err = inner
+				}
+				return nil, fmt.Errorf("messages[%d].%w", i, err)
+			}
+		}
+	}
+	return kept, nil
 }
 
 // keepable reports whether a message is worth keeping and safe to keep. Raw
@@ -141,6 +168,10 @@ func (e *encoded) dropLocked(el *list.Element) {
 // weight is what an entry takes at most, the message's own text included.
 func (k *encodedMessage) weight() int { return 2*cap(k.json) + 512 }
 
+// hash tells messages apart. It is not inlined: the state of a hash is large,
+// and stacks of thousands of waiting calls are what grows with their callers'.
+//
+//go:noinline
 func (e *encoded) hash(m *chat.Message) uint64 {
 	var h maphash.Hash
 	h.SetSeed(e.seed)

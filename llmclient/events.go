@@ -60,9 +60,12 @@ type Event struct {
 	Text     string         // for people, where there is more to say
 }
 
+// observed reports whether anybody is told of events.
+func (c *Client) observed() bool { return c.cfg.OnEvent != nil || c.cfg.Logger != nil }
+
 // notify tells an event to OnEvent and the log. Its callers hold no lock.
 func (c *Client) notify(e Event) {
-	if c.cfg.OnEvent == nil && c.cfg.Logger == nil {
+	if !c.observed() {
 		return
 	}
 	e.Time = time.Now()

@@ -31,6 +31,18 @@ type piece struct {
 	err  error
 }
 
+// guarded makes an exchange from behind a guard.
+func guarded(client *http.Client, req *http.Request) (*http.Response, error) {
+	g := &guard{ctx: req.Context(), head: make(chan head, 1), want: make(chan int), got: make(chan piece, 1)}
+	go g.serve(client, req)
+	select {
+	case h := <-g.head:
+		return h.resp, h.err
+	case <-g.ctx.Done():
+		return nil, context.Cause(g.ctx)
+	}
+}
+
 func (g *guard) serve(client *http.Client, req *http.Request) {
 	resp, err := contain(func() (*http.Response, error) { return client.Do(req) })
 	if err != nil {

@@ -38,7 +38,7 @@ func (c *deafConn) SetWriteDeadline(time.Time) error { return nil }
 func BenchmarkHung(b *testing.B) {
 	const calls = 10_000
 	prompt := strings.Repeat("x", 2000)
-	run := func(b *testing.B, call func(ctx context.Context, hc *http.Client)) {
+	run := func(b *testing.B, side func(hc *http.Client) func(ctx context.Context) error) {
 		var memory, goroutines, unwind float64
 		n := 0
 		for b.Loop() {
@@ -47,12 +47,16 @@ func BenchmarkHung(b *testing.B) {
 				var once sync.Once
 				return &deafConn{closed: make(chan struct{}), wrote: func() { once.Do(func() { wrote.Add(1) }) }}, nil
 			}}
-			hc := &http.Client{Transport: tr}
+			call := side(&http.Client{Transport: tr})
 			before, g := inUse(), runtime.NumGoroutine()
 			ctx, cancel := context.WithCancel(context.Background())
 			var wg sync.WaitGroup
 			for range calls {
-				wg.Go(func() { call(ctx, hc) })
+				wg.Go(func() {
+					if call(ctx) == nil {
+						b.Error("an answer")
+					}
+				})
 			}
 			for wrote.Load() < calls {
 				time.Sleep(time.Millisecond)
@@ -71,34 +75,31 @@ func BenchmarkHung(b *testing.B) {
 		b.ReportMetric(unwind/float64(n), "ms-to-unwind")
 	}
 	b.Run("nethttp", func(b *testing.B) {
-		run(b, func(ctx context.Context, hc *http.Client) {
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://deaf.test/chat/completions", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"`+prompt+`"}]}`))
-			if err != nil {
-				b.Error(err)
-				return
-			}
-			if resp, err := hc.Do(req); err == nil {
-				_, _ = io.Copy(io.Discard, resp.Body)
-				b.Error("an answer")
+		run(b, func(hc *http.Client) func(context.Context) error {
+			return func(ctx context.Context) error {
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://deaf.test/chat/completions", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"`+prompt+`"}]}`))
+				if err != nil {
+					return err
+				}
+				resp, err := hc.Do(req)
+				if err != nil {
+					return err
+				}
+				defer resp.Body.Close()
+				_, err = io.Copy(io.Discard, resp.Body)
+				return err
 			}
 		})
 	})
 	b.Run("neverhang", func(b *testing.B) {
-		var mu sync.Mutex
-		clients := map[*http.Client]*llmclient.Client{}
-		run(b, func(ctx context.Context, hc *http.Client) {
-			mu.Lock()
-			c := clients[hc]
-			if c == nil {
-				var err error
-				if c, err = llmclient.New(llmclient.Config{BaseURL: "http://deaf.test", Model: "m", HTTPClient: hc}); err != nil {
-					b.Error(err)
-				}
-				clients[hc] = c
+		run(b, func(hc *http.Client) func(context.Context) error {
+			c, err := llmclient.New(llmclient.Config{BaseURL: "http://deaf.test", Model: "m", HTTPClient: hc})
+			if err != nil {
+				b.Fatal(err)
 			}
-			mu.Unlock()
-			if _, err := c.Chat(ctx, &chat.Request{Messages: []chat.Message{chat.User(prompt)}}); err == nil {
-				b.Error("an answer")
+			return func(ctx context.Context) error {
+				_, err := c.Chat(ctx, &chat.Request{Messages: []chat.Message{chat.User(prompt)}})
+				return err
 			}
 		})
 	})

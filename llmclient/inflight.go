@@ -55,7 +55,8 @@ func (cl *call) look() InFlight {
 	if a == nil {
 		return f
 	}
-	m, _ := a.watch.look()
+	var m meter
+	a.watch.look(&m)
 	f.Phase, f.Since = m.phase, m.phaseSince
 	f.Bytes, f.Outputs, f.Pings = m.bytes, m.outputs, m.pings
 	f.LastByte, f.LastOutput = m.lastByte, m.lastOutput

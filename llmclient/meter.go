@@ -60,12 +60,12 @@ type expiry struct {
 	orphan   bool   // the endpoint serves others: nothing is held against it
 }
 
-// newMeter returns the meter of an attempt that begins now. traced says that
-// the transport tells how the request goes on. Otherwise the wait for output
-// begins at once, and anew with whatever is read of the request, until the
-// first word from the transport proves that it does tell.
-func newMeter(now time.Time, b [clockCount]bound, plain, traced bool) meter {
-	m := meter{bounds: b, plain: plain, phase: PhaseConnect, phaseSince: now, started: now, suspect: -1}
+// start begins an attempt; the bounds have been set. traced says that the
+// transport tells how the request goes on. Otherwise the wait for output begins
+// at once, and anew with whatever is read of the request, until the first word
+// from the transport proves that it does tell.
+func (m *meter) start(now time.Time, plain, traced bool) {
+	m.plain, m.phase, m.phaseSince, m.started, m.suspect = plain, PhaseConnect, now, now, -1
 	m.begin(iCall, now)
 	if plain {
 		m.begin(iAttempt, now)
@@ -74,7 +74,6 @@ func newMeter(now time.Time, b [clockCount]bound, plain, traced bool) meter {
 		m.blind = true
 		m.sent(now)
 	}
-	return m
 }
 
 // see is told that the transport tells.
@@ -295,9 +294,7 @@ func (m *meter) asks(now time.Time) int {
 		return -1
 	}
 	for _, i := range awaited {
-		c, b := m.clocks[i], m.bounds[i]
-		off := b.set && b.limit == 0
-		if !c.since.IsZero() && !off && m.phase >= PhaseFirstOutput && now.Sub(c.since) >= askAfter {
+		if c := &m.clocks[i]; !c.since.IsZero() && m.evident(i) && now.Sub(c.since) >= askAfter {
 			return i
 		}
 	}
@@ -330,7 +327,7 @@ func (m *meter) hold(now time.Time) {
 
 // limit returns how long clock i may run, as things are.
 func (m *meter) limit(i int) time.Duration {
-	b, c := m.bounds[i], m.clocks[i]
+	b, c := &m.bounds[i], &m.clocks[i]
 	if b.set || b.limit == 0 || i != iFirstOutput && i != iGap && i != iAttempt {
 		return b.limit
 	}
@@ -341,32 +338,35 @@ func (m *meter) limit(i int) time.Duration {
 // due returns when check should next be called, or zero for never.
 func (m *meter) due() time.Time {
 	var at time.Time
-	sooner := func(t time.Time) {
-		if at.IsZero() || t.Before(at) {
-			at = t
-		}
-	}
 	if !m.paused.IsZero() {
 		return at
 	}
 	for i := range m.clocks {
-		c, b := m.clocks[i], m.bounds[i]
+		c, b := &m.clocks[i], &m.bounds[i]
 		if c.since.IsZero() {
 			continue
 		}
-		if d := m.limit(i); d > 0 {
-			sooner(c.since.Add(d))
+		d := m.limit(i)
+		if b.suspect > 0 && !c.told && (d <= 0 || b.suspect < d) {
+			d = b.suspect
 		}
-		if b.suspect > 0 && !c.told {
-			sooner(c.since.Add(b.suspect))
+		if m.evident(i) && !c.asked && (d <= 0 || askAfter < d) {
+			d = askAfter
 		}
-	}
-	for _, i := range awaited {
-		if c, b := m.clocks[i], m.bounds[i]; !c.since.IsZero() && !c.asked && (b.limit > 0 || !b.set) && m.phase >= PhaseFirstOutput {
-			sooner(c.since.Add(askAfter))
+		if d <= 0 {
+			continue
+		}
+		if t := c.since.Add(d); at.IsZero() || t.Before(at) {
+			at = t
 		}
 	}
 	return at
+}
+
+// evident reports whether evidence may be gathered for clock i.
+func (m *meter) evident(i int) bool {
+	b := &m.bounds[i]
+	return (i == iFirstOutput || i == iGap || i == iAttempt) && (b.limit > 0 || !b.set) && m.phase >= PhaseFirstOutput
 }
 
 // A finding is what a look at the clocks shows.

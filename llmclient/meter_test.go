@@ -36,10 +36,10 @@ func TestResolvingClocks(t *testing.T) {
 func TestGrowthMovesDefaultsOnly(t *testing.T) {
 	small, large := load{promptBytes: 3 * 8000}, load{promptBytes: 3 * 48000}
 	var c Clocks
-	assert.Equal(t, bound{suspect: 30 * time.Second, limit: 10 * time.Minute, set: false}, c.bounds(small)[iFirstOutput])
-	assert.Equal(t, bound{suspect: 130 * time.Second, limit: 1000 * time.Second, set: false}, c.bounds(large)[iFirstOutput])
+	assert.Equal(t, bound{suspect: 30 * time.Second, limit: 10 * time.Minute, set: false}, c.bound(iFirstOutput, small))
+	assert.Equal(t, bound{suspect: 130 * time.Second, limit: 1000 * time.Second, set: false}, c.bound(iFirstOutput, large))
 	c.FirstOutput.Limit = time.Minute
-	assert.Equal(t, time.Minute, c.bounds(large)[iFirstOutput].limit, "a limit that was set is exact")
+	assert.Equal(t, time.Minute, c.bound(iFirstOutput, large).limit, "a limit that was set is exact")
 }
 
 // A step of a meter's life, at a time since its start.
@@ -98,7 +98,9 @@ func TestMeter(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-			m := newMeter(start, tc.clocks.bounds(tc.load), tc.plain, true)
+			var m meter
+			tc.clocks.bounds(tc.load, &m.bounds)
+			m.start(start, tc.plain, true)
 			for _, st := range tc.steps {
 				out := m.check(start.Add(st.at)).out
 				assert.Nil(t, out, "before %s at %v", st.what, st.at)
@@ -124,7 +126,9 @@ func TestMeter(t *testing.T) {
 func TestSuspicionIsToldOnceUntilTheClockBeginsAnew(t *testing.T) {
 	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	var c Clocks
-	m := newMeter(start, c.bounds(load{}), false, true)
+	var m meter
+	c.bounds(load{}, &m.bounds)
+	m.start(start, false, true)
 	m.sent(start)
 	told := m.check(start.Add(30*time.Second - 1)).told
 	assert.Empty(t, told)

@@ -38,15 +38,17 @@ func (a *attempt) request() (*http.Request, error) {
 		return cl.passed.request(ctx, body)
 	}
 	secrets := &cl.at.ep.secrets
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, cl.at.ep.base, nil)
-	if err != nil {
-		return nil, err
+	target := cl.at.moved
+	if target == nil {
+		target = secrets.target()
 	}
-	if req.URL = secrets.target(); cl.at.moved != nil {
-		req.URL = cl.at.moved
+	req := (&http.Request{
+		Method: http.MethodPost, URL: target, Host: target.Host, Header: secrets.header(),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: int64(cl.at.body.size),
+	}).WithContext(ctx)
+	if !w.direct {
+		req.Header = req.Header.Clone() // what is above the transport may add to it
 	}
-	secrets.authorize(req.Header)
-	req.ContentLength = int64(cl.at.body.size)
 	req.Body, _ = body()
 	if req.Header.Get("Idempotency-Key") == "" && req.Header.Get("X-Idempotency-Key") == "" {
 		// For connections that took not a byte of it. With such a key the transport would also repeat what the server has read,

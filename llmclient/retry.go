@@ -107,7 +107,7 @@ func (cl *call) again(e *Error, r ruling) *Error {
 	if e.Kind == ErrTimeout && e.Clock != ClockConnect && e.Clock != ClockSend {
 		// What has just stalled may stall again: without the time in which
 		// that would show, another try only adds to the server's load.
-		reserve = cl.client.cfg.Clocks.bounds(cl.at.load)[iFirstOutput].suspect
+		reserve = cl.client.cfg.Clocks.bound(iFirstOutput, cl.at.load).suspect
 	}
 	spare, late, callers := cl.spare(wait + reserve)
 	if late != "" {

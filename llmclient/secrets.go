@@ -83,11 +83,11 @@ func redacted(u *url.URL) string {
 // because package fmt prints every field that it can reach, at any depth and
 // whatever methods there are, if only the verb is wrong enough.
 type secrets struct {
-	keyed     bool                // a key is sent
-	authorize func(h http.Header) // puts key and configured header on a request
-	probe     func(*http.Request) // turns a request into the free question
-	target    func() *url.URL     // of the chat completions, with its query
-	redact    func(string) string // takes secrets out of a text: providers repeat them
+	keyed  bool                // a key is sent
+	header func() http.Header  // of requests, with the key: one for all, not to be changed
+	probe  func(*http.Request) // turns a request into the free question
+	target func() *url.URL     // of the chat completions, with its query; not to be changed
+	redact func(string) string // takes secrets out of a text: providers repeat them
 }
 
 // holdsSecret reports whether a header or parameter of that name is likely to
@@ -126,19 +126,20 @@ func seal(e Endpoint, u *url.URL) secrets {
 			hidden = append(hidden, v, token)
 		}
 	}
+	all := http.Header{
+		"Content-Type": {"application/json"},
+		"Accept":       {"text/event-stream, application/json"},
+		"User-Agent":   {userAgent},
+	}
+	if key != "" {
+		all.Set("Authorization", "Bearer "+key)
+	}
+	for name, values := range header {
+		all[http.CanonicalHeaderKey(name)] = values
+	}
 	return secrets{
-		keyed: key != "" || header.Get("Authorization") != "" || header.Get("Api-Key") != "",
-		authorize: func(h http.Header) {
-			h.Set("Content-Type", "application/json")
-			h.Set("Accept", "text/event-stream, application/json")
-			h.Set("User-Agent", userAgent)
-			if key != "" {
-				h.Set("Authorization", "Bearer "+key)
-			}
-			for name, values := range header {
-				h[http.CanonicalHeaderKey(name)] = values
-			}
-		},
+		keyed:  key != "" || header.Get("Authorization") != "" || header.Get("Api-Key") != "",
+		header: func() http.Header { return all },
 		probe: func(r *http.Request) {
 			u := target
 			if path, ok := strings.CutSuffix(u.EscapedPath(), chatPath); ok {
@@ -156,7 +157,7 @@ func seal(e Endpoint, u *url.URL) secrets {
 				r.Header[http.CanonicalHeaderKey(name)] = values
 			}
 		},
-		target: func() *url.URL { u := target; return &u },
+		target: func() *url.URL { return &target },
 		redact: func(s string) string {
 			for _, h := range hidden {
 				if len(h) >= 6 { // shorter ones would take words apart

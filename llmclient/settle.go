@@ -13,7 +13,7 @@ import (
 // fail rules on a failed attempt and settles it.
 func (a *attempt) fail(err error) (*Error, ruling) {
 	cl := a.call
-	m, out := a.watch.look()
+	m, out := a.watch.stop()
 	if cl.ctx.Err() != nil {
 		e := cl.ended()
 		v := breaker.Ignored
@@ -24,7 +24,7 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 		case m.outputs > 0 && m.suspect < 0:
 			v = breaker.Success // the caller left an endpoint that works
 		}
-		e.Deadlines = a.deadlines(&m, out, time.Now())
+		e.Deadlines = a.deadlines(m, out, time.Now())
 		if p := a.partial(m); p != nil {
 			e.Partial = p
 		}
@@ -44,9 +44,9 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 			r.fault = nobodys // others are served, or the bound was ours and nothing looked wrong
 		}
 		e.Clock, e.Bound, e.Phase, e.Evidence = out.clock, out.bound, out.phase, out.evidence
-		e.Deadlines = a.deadlines(&m, out, time.Now())
+		e.Deadlines = a.deadlines(m, out, time.Now())
 		if out.clock == ClockCall {
-			e.Bound = cl.client.cfg.Clocks.bounds(cl.at.load)[iCall].limit
+			e.Bound = cl.client.cfg.Clocks.bound(iCall, cl.at.load).limit
 		}
 	} else {
 		var in *insideError
@@ -153,7 +153,7 @@ func (a *attempt) coolDown(e *Error, r ruling) {
 }
 
 // partial returns what has come of the answer, or nil.
-func (a *attempt) partial(m meter) *chat.Response {
+func (a *attempt) partial(m *meter) *chat.Response {
 	if a.answer == nil || m.outputs == 0 && !a.answer.finished {
 		return nil
 	}
@@ -169,7 +169,7 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 		return
 	}
 	cl := a.call
-	m := a.watch.stop()
+	m, _ := a.watch.stop()
 	now := time.Now()
 	a.cancel(nil)
 	if a.body != nil {

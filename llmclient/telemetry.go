@@ -242,13 +242,16 @@ func (t *telemetry) describeCall(span trace.Span, cl *call, e *Error, a *attempt
 	}
 }
 
-// startAttempt begins the span of one request.
-func (t *telemetry) startAttempt(a *attempt) (context.Context, trace.Span) {
+// startAttempt begins the span of one request, if that of its call is recorded.
+func (t *telemetry) startAttempt(a *attempt) {
+	if !a.call.span.IsRecording() {
+		return
+	}
 	method, target := http.MethodPost, t.url
 	if p := a.call.passed; p != nil {
 		method, target = p.method, redacted(p.url)
 	}
-	return t.tracer.Start(a.ctx, method, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+	a.ctx, a.span = t.tracer.Start(a.ctx, method, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		attrMethod.String(method), attrURL.String(target), t.base[2], t.base[3]))
 }
 
@@ -259,6 +262,9 @@ func (t *telemetry) endAttempt(a *attempt, e *Error) {
 	}
 	t.attempts.Add(context.WithoutCancel(a.ctx), 1, t.set(k))
 	span := a.span
+	if span == nil {
+		return
+	}
 	if span.IsRecording() {
 		if a.n > 1 {
 			span.SetAttributes(attrResend.Int(a.n - 1))

@@ -118,6 +118,7 @@ func (t *Transport) newClient(base *url.URL, header http.Header) (*Client, error
 		return nil, fmt.Errorf("llmclient: %w", err)
 	}
 	ep.wire.client.Jar, ep.wire.client.Timeout = nil, 0
+	ep.wire.direct = ep.wire.trusted
 	c.eps = []*endpoint{ep}
 	return c, nil
 }

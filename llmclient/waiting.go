@@ -23,9 +23,13 @@ func (c *Client) waiting(ep *endpoint, now time.Time) []waiter {
 		if a == nil || a.at.ep != ep {
 			continue
 		}
-		m, out := a.watch.look()
-		if i := m.asks(now); i >= 0 && out == nil {
-			list = append(list, waiter{a: a, m: m, clock: i, waited: now.Sub(m.clocks[i].since)})
+		w := waiter{a: a}
+		if out := a.watch.look(&w.m); out != nil {
+			continue
+		}
+		if w.clock = w.m.asks(now); w.clock >= 0 {
+			w.waited = now.Sub(w.m.clocks[w.clock].since)
+			list = append(list, w)
 		}
 	}
 	return list

@@ -25,17 +25,21 @@ type watch struct {
 	expired *expiry
 }
 
-func (w *watch) start(m meter) {
+// start begins an attempt. The meter's bounds have been set.
+func (w *watch) start(now time.Time, plain, traced bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.m = m
-	w.armLocked(time.Now())
+	w.m.start(now, plain, traced)
+	w.armLocked(now)
 }
 
 // tell reports an event to the meter.
 func (w *watch) tell(event func(m *meter, now time.Time)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.stopped {
+		return
+	}
 	now := time.Now()
 	event(&w.m, now)
 	w.armLocked(now)
@@ -94,20 +98,36 @@ func (w *watch) cut(x expiry) {
 	}
 }
 
-// stop ends the watch and returns the meter as it was.
-func (w *watch) stop() meter {
+// stop ends the watch. It returns the meter, which nobody changes any more, and
+// the clock that ran out, if any.
+func (w *watch) stop() (*meter, *expiry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stopped = true
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	return w.m
+	return &w.m, w.expired
 }
 
-// look returns a copy of the meter, and the clock that ran out, if any.
-func (w *watch) look() (meter, *expiry) {
+// look copies the meter, and returns the clock that ran out, if any.
+func (w *watch) look(m *meter) *expiry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.m, w.expired
+	*m = w.m
+	return w.expired
+}
+
+// phase returns where the attempt is.
+func (w *watch) phase() Phase {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.m.phase
+}
+
+// outputFor returns how long the output has been going on.
+func (w *watch) outputFor() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.m.lastOutput.Sub(w.m.firstOutput)
 }

@@ -1,7 +1,6 @@
 package llmclient
 
 import (
-	"context"
 	"net"
 	"net/http"
 	"net/url"
@@ -13,6 +12,10 @@ import (
 type wire struct {
 	client *http.Client
 	own    *rotating // made here, closed here; nil if the user gave one
+
+	// direct is set if there is nothing for http.Client to do above its
+	// transport: it would copy the header, at the least.
+	direct bool
 
 	// trusted is set if the transport is known to honour contexts. Another
 	// one gets a goroutine per exchange that can be left behind.
@@ -51,6 +54,7 @@ func newWire(given *http.Client, u *url.URL, connect time.Duration) wire {
 		w.trusted, w.dials = true, t.MaxConnsPerHost == 0
 	}
 	w.client.CheckRedirect = noRedirect
+	w.direct = w.trusted && w.client.Jar == nil && w.client.Timeout == 0
 	return w
 }
 
@@ -129,15 +133,11 @@ func (w *wire) close() {
 
 // do makes the exchange. The response's body must be closed.
 func (w *wire) do(req *http.Request) (*http.Response, error) {
-	if w.trusted {
+	switch {
+	case w.direct:
+		return w.base().RoundTrip(req)
+	case w.trusted:
 		return w.client.Do(req)
 	}
-	g := &guard{ctx: req.Context(), head: make(chan head, 1), want: make(chan int), got: make(chan piece, 1)}
-	go g.serve(w.client, req)
-	select {
-	case h := <-g.head:
-		return h.resp, h.err
-	case <-g.ctx.Done():
-		return nil, context.Cause(g.ctx)
-	}
+	return guarded(w.client, req)
 }

@@ -60,11 +60,8 @@ func (c *core) exitFree() bool {
 // enter admits a caller (w and err are nil), puts it into the queue (w), or
 // refuses it. A zero deadline is none.
 func (c *core) enter(now, deadline time.Time) (w *waiter, at time.Duration, err error) {
-	c.admitDue(now) // whose time has come goes first, also if the timer is late
-	if c.queue.len == 0 {
-		if _, why := c.gate(now); why == "" {
-			return nil, c.admit(now), nil
-		}
+	if at, ok := c.try(now); ok {
+		return nil, at, nil
 	}
 	if err := c.refusal(now, deadline); err != nil {
 		c.admitDue(now) // takes back what gate reserved
@@ -74,6 +71,19 @@ func (c *core) enter(now, deadline time.Time) (w *waiter, at time.Duration, err 
 	c.queue.push(w)
 	c.admitDue(now)
 	return w, 0, nil
+}
+
+// try admits a caller if all gates are open and nobody waits. If not, what gate
+// may have reserved stays so until the next admitDue.
+func (c *core) try(now time.Time) (at time.Duration, ok bool) {
+	c.admitDue(now) // whose time has come goes first, also if the timer is late
+	if c.queue.len > 0 {
+		return 0, false
+	}
+	if _, why := c.gate(now); why != "" {
+		return 0, false
+	}
+	return c.admit(now), true
 }
 
 func (c *core) refusal(now, deadline time.Time) error {

@@ -70,6 +70,26 @@ func (p *Pacer) Acquire(ctx context.Context) (*Permit, error) {
 	}
 }
 
+// TryAcquire returns a permit if one can be had without waiting and without
+// overtaking anybody, and nil otherwise.
+func (p *Pacer) TryAcquire() *Permit {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.core.enterFree() {
+		return &Permit{pacer: p}
+	}
+	now := time.Now()
+	at, ok := p.core.try(now)
+	if !ok {
+		p.core.admitDue(now) // takes back what try reserved
+	}
+	p.armLocked(now)
+	if !ok {
+		return nil
+	}
+	return &Permit{pacer: p, at: at}
+}
+
 // CoolDown holds back everybody for d from now: nobody is admitted before it
 // is over. Under a pause that lasts longer already it does nothing, so that
 // any number of callers may report the same refusal. Requests in flight are
