@@ -46,7 +46,7 @@ func (cl *call) admit() (*pacer.Permit, *breaker.Pass, *Error) {
 
 // awaitBreaker waits until the breaker may let the call through.
 func (cl *call) awaitBreaker() *Error {
-	if cl.at.ep.breaker.Calm() && cl.ctx.Err() == nil {
+	if cl.at.ep.breaker.Calm() && !cl.gone() {
 		return nil // nobody waits who would be overtaken
 	}
 	return cl.inLineForTrial()
@@ -77,7 +77,7 @@ func (cl *call) inLineForTrial() *Error {
 	switch {
 	case err == nil:
 		return nil
-	case cl.ctx.Err() != nil:
+	case cl.gone():
 		return cl.ended()
 	case context.Cause(ctx) == errElsewhere:
 		return moved
@@ -89,7 +89,7 @@ func (cl *call) inLineForTrial() *Error {
 
 // awaitPermit waits until the pacer admits the call.
 func (cl *call) awaitPermit() (*pacer.Permit, *Error) {
-	if cl.ctx.Err() == nil {
+	if !cl.gone() {
 		if permit := cl.at.ep.pacer.TryAcquire(); permit != nil {
 			return permit, nil
 		}
@@ -119,7 +119,7 @@ func (cl *call) inQueue() (*pacer.Permit, *Error) {
 	switch {
 	case err == nil:
 		return permit, nil
-	case cl.ctx.Err() != nil:
+	case cl.gone():
 		return nil, cl.ended()
 	case context.Cause(ctx) == errElsewhere:
 		return nil, moved
@@ -137,7 +137,7 @@ func (cl *call) inQueue() (*pacer.Permit, *Error) {
 		if late.For == pacer.CoolDown {
 			e.Kind = ErrThrottled
 		}
-		if at, ok := cl.ctx.Deadline(); !ok || limit > 0 && time.Now().Add(limit).Before(at) {
+		if at, ok := cl.parent.Deadline(); !ok || limit > 0 && time.Now().Add(limit).Before(at) {
 			return nil, e // it is our clock that it does not fit: not the caller's deadline
 		}
 	}
@@ -205,7 +205,7 @@ func (cl *call) open(err error) *Error {
 	}
 	why += fmt.Sprintf("; the next call may be let through in %v, ", round(late.Wait))
 	var e *Error
-	if at, ok := cl.ctx.Deadline(); ok && time.Until(at) <= late.Left {
+	if at, ok := cl.parent.Deadline(); ok && time.Until(at) <= late.Left {
 		e = cl.error(ErrOpen, why+fmt.Sprintf("and the caller's deadline leaves %v", round(late.Left)))
 		e.causes = append(e.causes, context.DeadlineExceeded)
 	} else {

@@ -22,6 +22,7 @@ import (
 type attempt struct {
 	call   *call
 	at     *route
+	kind   callKind
 	n      int
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -50,8 +51,8 @@ type attempt struct {
 
 // attempt begins the next attempt of the call.
 func (cl *call) attempt(permit *pacer.Permit, pass *breaker.Pass) *attempt {
-	a := &attempt{call: cl, at: cl.at, speaks: cl.at.speaks, started: time.Now(), permit: permit, pass: pass}
-	a.ctx, a.cancel = context.WithCancelCause(cl.ctx)
+	a := &attempt{call: cl, at: cl.at, kind: cl.kind(), speaks: cl.at.speaks, started: time.Now(), permit: permit, pass: pass}
+	a.ctx, a.cancel = cl.ctx, cl.cancel
 	a.watch.onSuspect, a.watch.onAsk, a.watch.onExpire = a.suspect, cl.at.ep.evidence.ask, a.expire
 
 	b := &a.watch.m.bounds

@@ -28,14 +28,16 @@ const (
 // A call is what the caller asked for: one answer, over as many attempts as it
 // takes. It is used by one goroutine; what others look at is under mu.
 type call struct {
-	client *Client
-	id     uint64
-	req    *chat.Request // nil if passed is set
-	passed *passed       // the request of an SDK above
-	cached *endpoint     // that has the conversation in its cache, or nil
-	caller string
+	client     *Client
+	prev, next *call // among those in flight; guarded by client.mu
+	id         uint64
+	req        *chat.Request // nil if passed is set
+	passed     *passed       // the request of an SDK above
+	cached     *endpoint     // that has the conversation in its cache, or nil
+	caller     string
 
-	ctx    context.Context // ends with the caller's, or by cancel
+	parent context.Context // the caller's, with the call's span
+	ctx    context.Context // of the present attempt, or of the wait for the next; ends with parent, or by cancel
 	cancel context.CancelCauseFunc
 	span   trace.Span
 
@@ -55,14 +57,48 @@ type call struct {
 	attempts []Attempt
 	n        int // attempts begun
 	over     bool
+	stopped  error // why it was ended from outside, other than by its caller
 }
 
 // newCall returns a call without a request.
 func newCall(c *Client, ctx context.Context) *call {
 	cl := &call{client: c, id: c.lastID.Add(1), started: time.Now(), retry: newRetrier(c.cfg.Retry)}
-	cl.since = cl.started
-	cl.ctx, cl.cancel = context.WithCancelCause(ctx)
+	cl.parent, cl.since = ctx, cl.started
 	return cl
+}
+
+// renew begins the context of the next attempt, and of the wait for it. One
+// context is for both: ten thousand calls that are cancelled at once have that
+// many fewer to end.
+func (cl *call) renew() {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	cl.ctx, cl.cancel = context.WithCancelCause(cl.parent)
+	if cl.stopped != nil {
+		cl.cancel(cl.stopped)
+	}
+}
+
+// stop ends the call from outside, unless its caller has.
+func (cl *call) stop(why error) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if cl.parent.Err() != nil {
+		return
+	}
+	if cl.stopped = why; cl.cancel != nil {
+		cl.cancel(why)
+	}
+}
+
+// gone reports whether the caller has left, or the call was stopped.
+func (cl *call) gone() bool {
+	if cl.parent.Err() != nil {
+		return true
+	}
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return cl.stopped != nil
 }
 
 // take makes the call one for the answer to req.
@@ -153,10 +189,7 @@ func (cl *call) run(want commitment) (*attempt, error) {
 }
 
 // drop ends a call that has not been registered.
-func (cl *call) drop() {
-	cl.cancel(nil)
-	cl.at.ep.calls.Add(-1)
-}
+func (cl *call) drop() { cl.at.ep.calls.Add(-1) }
 
 // fail ends the call with an error.
 func (cl *call) fail(e *Error) error {
@@ -188,6 +221,9 @@ func (cl *call) end(e *Error, a *attempt) {
 	cl.at.ep.tel.endCall(cl, e, a)
 	cl.at.ep.calls.Add(-1)
 	cl.client.forget(cl)
+	if !cl.client.observed() {
+		return
+	}
 	ev := cl.event(EventDone)
 	ev.After = time.Since(cl.started)
 	if e != nil {

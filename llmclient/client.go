@@ -29,7 +29,7 @@ type Client struct {
 	stop context.CancelFunc
 
 	mu     sync.Mutex
-	calls  map[*call]struct{} // in flight
+	first  *call // of those in flight, the latest
 	closed bool
 	ended  sync.WaitGroup // calls, and goroutines of the client's own
 }
@@ -58,7 +58,7 @@ func New(cfg Config) (*Client, error) {
 // newClient returns a client that has no endpoint yet. cfg has been filled.
 func newClient(cfg Config) *Client {
 	cfg.BaseURL, cfg.APIKey, cfg.Header, cfg.Endpoints = "", "", nil, nil // what is secret is the endpoints'
-	c := &Client{cfg: cfg, calls: make(map[*call]struct{}), prefixes: newPrefixes()}
+	c := &Client{cfg: cfg, prefixes: newPrefixes()}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	return c
 }
@@ -103,8 +103,8 @@ const closeWait = 2 * time.Second
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
-	for cl := range c.calls {
-		cl.cancel(errClosed)
+	for cl := c.first; cl != nil; cl = cl.next {
+		cl.stop(errClosed)
 	}
 	c.mu.Unlock()
 	c.stop()
@@ -186,10 +186,14 @@ func (c *Client) register(cl *call) error {
 		cl.drop()
 		return &Error{Kind: ErrClosed, Endpoint: cl.at.ep.name, Model: cl.at.model, text: "the client is closed"}
 	}
-	c.calls[cl] = struct{}{}
+	if cl.next = c.first; cl.next != nil {
+		cl.next.prev = cl
+	}
+	c.first = cl
 	c.ended.Add(1)
 	c.mu.Unlock()
-	cl.ctx = cl.at.ep.tel.startCall(cl)
+	cl.parent = cl.at.ep.tel.startCall(cl)
+	cl.renew()
 	return nil
 }
 
@@ -207,7 +211,14 @@ func (c *Client) goes(f func(ctx context.Context)) bool {
 
 func (c *Client) forget(cl *call) {
 	c.mu.Lock()
-	delete(c.calls, cl)
+	if cl.next != nil {
+		cl.next.prev = cl.prev
+	}
+	if cl.prev != nil {
+		cl.prev.next = cl.next
+	} else {
+		c.first = cl.next
+	}
 	c.mu.Unlock()
 	c.ended.Done()
 }

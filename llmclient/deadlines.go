@@ -40,7 +40,7 @@ func tree(list []Deadline) string {
 // deadlines returns the bounds around whatever the call does.
 func (cl *call) deadlines(now time.Time) []Deadline {
 	list := make([]Deadline, 0, 4)
-	if at, ok := cl.ctx.Deadline(); ok {
+	if at, ok := cl.parent.Deadline(); ok {
 		list = append(list, Deadline{"caller", at.Sub(cl.started), now.Sub(cl.started)})
 	}
 	limit := cl.client.cfg.Clocks.bound(iCall, cl.at.load).limit

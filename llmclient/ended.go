@@ -2,6 +2,7 @@ package llmclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -20,9 +21,31 @@ func (cl *call) error(k Kind, text string) *Error {
 	return e
 }
 
+// endKind says how the call was ended from outside.
+func (cl *call) endKind() Kind {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	switch {
+	case cl.stopped != nil:
+		return ErrClosed
+	case errors.Is(cl.parent.Err(), context.DeadlineExceeded):
+		return ErrDeadline
+	}
+	return ErrCanceled
+}
+
+// cause returns why the caller ended the call. It asks its own context, to which
+// that has come down: thousands who ask the caller's wait for one another there.
+func (cl *call) cause() error {
+	if cause := context.Cause(cl.ctx); cause != nil && cause != errExpired {
+		return cause
+	}
+	return context.Cause(cl.parent)
+}
+
 // ended returns the error of a call that its caller ended, or Close.
 func (cl *call) ended() *Error {
-	k := ctxKind(cl.ctx)
+	k := cl.endKind()
 	after := round(time.Since(cl.started))
 	var text string
 	switch k {
@@ -35,8 +58,8 @@ func (cl *call) ended() *Error {
 	}
 	e := cl.error(k, text)
 	if k != ErrClosed {
-		e.causes = append([]error{cl.ctx.Err()}, e.causes...)
-		if cause := context.Cause(cl.ctx); cause != nil && cause != cl.ctx.Err() {
+		e.causes = append([]error{cl.parent.Err()}, e.causes...)
+		if cause := cl.cause(); cause != nil && cause != cl.parent.Err() {
 			e.causes = append(e.causes, cause)
 			e.text += " (" + bounded(cl.at.ep.secrets.redact(cause.Error()), 200) + ")"
 		}

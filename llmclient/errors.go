@@ -1,7 +1,6 @@
 package llmclient
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -201,25 +200,30 @@ func (e *Error) Truncated() *chat.Response {
 	return nil
 }
 
-// ctxKind returns the kind of a context's end.
-func ctxKind(ctx context.Context) Kind {
-	switch {
-	case errors.Is(context.Cause(ctx), errClosed):
-		return ErrClosed
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return ErrDeadline
-	}
-	return ErrCanceled
-}
-
-// errClosed is the cause of a context that Close ended.
+// errClosed is the cause of what Close ended.
 var errClosed = errors.New("closed")
 
 // bounded returns s on one line and cut to at most n bytes.
 func bounded(s string, n int) string {
-	s = strings.Join(strings.Fields(s), " ")
+	if !tidy(s) {
+		s = strings.Join(strings.Fields(s), " ")
+	}
 	if len(s) > n {
 		s = strings.ToValidUTF8(s[:n], "") + "…"
 	}
 	return s
+}
+
+// tidy reports whether s is plain text on one line already, as most is.
+func tidy(s string) bool {
+	space := true // at the beginning there should be none
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c < ' ' || c >= 0x7f || c == ' ' && space:
+			return false
+		default:
+			space = c == ' '
+		}
+	}
+	return !space || s == ""
 }

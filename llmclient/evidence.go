@@ -286,7 +286,7 @@ func (e *evidence) cutOrphans(waiting []waiter) {
 		if w.m.bytes > 0 || !w.m.firstByte.IsZero() {
 			continue
 		}
-		if n, slowest, yes := e.pace.overtaken(w.a.call.kind(), w.a.started, w.waited); yes {
+		if n, slowest, yes := e.pace.overtaken(w.a.kind, w.a.started, w.waited); yes {
 			w.cutAs(true, fmt.Sprintf("%d like calls that started later have had their answers, the slowest after %v", n, round(slowest)))
 		}
 	}

@@ -31,8 +31,8 @@ type InFlight struct {
 // InFlight lists the calls under way, the oldest first.
 func (c *Client) InFlight() []InFlight {
 	c.mu.Lock()
-	calls := make([]*call, 0, len(c.calls))
-	for cl := range c.calls {
+	var calls []*call
+	for cl := c.first; cl != nil; cl = cl.next {
 		calls = append(calls, cl)
 	}
 	c.mu.Unlock()

@@ -30,7 +30,7 @@ func (a *attempt) response(req *http.Request) *http.Response {
 	b.ready = a.tape.take(a.answer.consumed())
 	a.watch.tell((*meter).pause)
 	set := make(chan struct{}) // release must be there before it is called
-	b.release = context.AfterFunc(a.call.ctx, func() { <-set; b.interrupt() })
+	b.release = context.AfterFunc(a.ctx, func() { <-set; b.interrupt() })
 	close(set)
 	return &resp
 }
@@ -69,7 +69,7 @@ func (b *passedBody) fetch() {
 	case err == nil:
 		b.ready = a.tape.take(a.answer.consumed())
 		b.turn.done()
-		if a.call.ctx.Err() != nil {
+		if a.call.gone() {
 			b.interrupt() // it came while we were reading
 		}
 	case err == io.EOF:
@@ -105,7 +105,7 @@ func (b *passedBody) interrupt() {
 		b.turn.end(io.EOF)
 		return
 	}
-	failed, _ := b.a.fail(context.Cause(b.a.call.ctx))
+	failed, _ := b.a.fail(errClosed)
 	b.fail(failed)
 }
 
@@ -113,7 +113,7 @@ func (b *passedBody) interrupt() {
 // counts for nothing.
 func (b *passedBody) Close() error {
 	if b.turn.ended() == nil {
-		b.a.call.cancel(errClosed)
+		b.a.call.stop(errClosed)
 		b.interrupt()
 	}
 	return nil

@@ -65,6 +65,10 @@ func (r *retrier) wait(after ruling) time.Duration {
 // to try again, and the error of the call when it is not.
 func (cl *call) again(e *Error, r ruling) *Error {
 	cl.retry.last = e
+	if cl.gone() {
+		return e
+	}
+	cl.renew()
 	switch {
 	case r.stale && !cl.at.renewed:
 		// A pooled connection had died while nobody used it. Others of its age
@@ -77,7 +81,7 @@ func (cl *call) again(e *Error, r ruling) *Error {
 			return e
 		}
 		return nil
-	case cl.ctx.Err() != nil || e.Clock == ClockCall:
+	case e.Clock == ClockCall:
 		return e
 	}
 	cl.at.failed++
@@ -161,7 +165,7 @@ func (cl *call) spare(need time.Duration) (spare time.Duration, late string, cal
 			return 0, fmt.Sprintf("the call has %v left (clock Call)", round(left)), false
 		}
 	}
-	if at, ok := cl.ctx.Deadline(); ok {
+	if at, ok := cl.parent.Deadline(); ok {
 		left := time.Until(at)
 		if left <= need {
 			return 0, fmt.Sprintf("the caller's deadline leaves %v", round(left)), true
@@ -205,9 +209,9 @@ func (cl *call) awaitLife() *Error {
 	err := cl.at.ep.evidence.awaitLife(ctx)
 	cl.spent += time.Since(start)
 	switch {
-	case err == nil, cl.ctx.Err() == nil && context.Cause(ctx) == errElsewhere:
+	case err == nil, !cl.gone() && context.Cause(ctx) == errElsewhere:
 		return nil
-	case cl.ctx.Err() != nil:
+	case cl.gone():
 		return cl.ended()
 	}
 	return cl.exhausted(err)

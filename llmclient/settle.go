@@ -14,7 +14,7 @@ import (
 func (a *attempt) fail(err error) (*Error, ruling) {
 	cl := a.call
 	m, out := a.watch.stop()
-	if cl.ctx.Err() != nil {
+	if cl.gone() {
 		e := cl.ended()
 		v := breaker.Ignored
 		switch {
@@ -209,10 +209,10 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 	}
 	if e == nil && a.first > 0 {
 		cl.at.ep.budget.give(now, max(gainOfSuccess, cl.retry.paid))
-		cl.at.ep.evidence.pace.add(cl.kind(), a.started, a.first, m.longestGap)
+		cl.at.ep.evidence.pace.add(a.kind, a.started, a.first, m.longestGap)
 	}
 	cl.at.ep.tel.endAttempt(a, e)
-	if e != nil {
+	if e != nil && cl.client.observed() {
 		ev := cl.event(EventFailed)
 		ev.Phase, ev.Clock, ev.After, ev.Err = e.Phase, e.Clock, rec.Duration, e
 		cl.client.notify(ev)

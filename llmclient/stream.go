@@ -104,7 +104,7 @@ func (s *Stream) Close() error {
 		}
 		s.turn.end(e)
 	case cl != nil && s.turn.ended() == nil:
-		cl.cancel(errClosed)
+		cl.stop(errClosed)
 		s.interrupt()
 	}
 	return nil
@@ -131,7 +131,7 @@ func (s *Stream) next() (*chat.Chunk, error) {
 	switch {
 	case err == nil:
 		s.turn.done()
-		if s.call.ctx.Err() != nil {
+		if s.call.gone() {
 			s.interrupt() // it came while we were reading
 		}
 		return s.piece(ch), nil
@@ -171,7 +171,7 @@ func (s *Stream) begin() error {
 	s.mu.Lock()
 	s.call = cl
 	if s.closed {
-		cl.cancel(errClosed)
+		cl.stop(errClosed)
 	}
 	s.mu.Unlock()
 	var a *attempt
@@ -199,7 +199,7 @@ func (s *Stream) ready() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.committed = true
-	s.release = context.AfterFunc(s.call.ctx, s.interrupt)
+	s.release = context.AfterFunc(s.a.ctx, s.interrupt)
 }
 
 // succeed ends the stream and its call with the whole answer.
@@ -234,6 +234,6 @@ func (s *Stream) interrupt() {
 		s.succeed()
 		return
 	}
-	failed, _ := s.a.fail(context.Cause(s.call.ctx))
+	failed, _ := s.a.fail(errClosed)
 	_ = s.fail(failed)
 }

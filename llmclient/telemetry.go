@@ -57,6 +57,7 @@ type telemetry struct {
 	tracer   trace.Tracer
 	base     []attribute.KeyValue // of every span and metric
 	url      string
+	given    bool // the meter provider is the user's: it need not know Enabled
 	duration metric.Float64Histogram
 	first    metric.Float64Histogram
 	attempts metric.Int64Counter
@@ -113,6 +114,7 @@ func newTelemetry(cfg *Config, u *url.URL) (t telemetry, err error) {
 		mp = otel.GetMeterProvider()
 	}
 	t.tracer = tp.Tracer(scope)
+	t.given = cfg.MeterProvider != nil
 	t.sets = &attributeSets{made: make(map[setKey]metric.MeasurementOption)}
 	t.url = redacted(u)
 	port, _ := strconv.Atoi(u.Port())
@@ -171,7 +173,7 @@ func (t *telemetry) startCall(cl *call) context.Context {
 	if !cl.infers() {
 		name, attrs = cl.passed.method, t.base[2:]
 	}
-	ctx, span := t.tracer.Start(cl.ctx, name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
+	ctx, span := t.tracer.Start(cl.parent, name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
 	cl.span = span
 	return ctx
 }
@@ -184,16 +186,17 @@ func (cl *call) infers() bool {
 
 func (t *telemetry) endCall(cl *call, e *Error, a *attempt) {
 	span := cl.span
-	k := setKey{model: cl.at.model}
-	if e != nil {
-		k.outcome = e.Kind.String()
-	}
-	ctx, attrs := context.WithoutCancel(cl.ctx), t.set(k)
-	if cl.infers() {
+	ctx := context.WithoutCancel(cl.parent)
+	if cl.infers() && (t.given || t.duration.Enabled(ctx)) {
+		k := setKey{model: cl.at.model}
+		if e != nil {
+			k.outcome = e.Kind.String()
+		}
+		attrs := t.set(k)
 		t.duration.Record(ctx, time.Since(cl.started).Seconds(), attrs)
-	}
-	if e == nil && a != nil && a.first > 0 && cl.infers() {
-		t.first.Record(ctx, a.first.Seconds(), attrs)
+		if e == nil && a != nil && a.first > 0 {
+			t.first.Record(ctx, a.first.Seconds(), attrs)
+		}
 	}
 	if span.IsRecording() {
 		t.describeCall(span, cl, e, a)
@@ -260,7 +263,9 @@ func (t *telemetry) endAttempt(a *attempt, e *Error) {
 	if e != nil {
 		k.outcome = e.Kind.String()
 	}
-	t.attempts.Add(context.WithoutCancel(a.ctx), 1, t.set(k))
+	if ctx := context.WithoutCancel(a.call.parent); t.given || t.attempts.Enabled(ctx) {
+		t.attempts.Add(ctx, 1, t.set(k))
+	}
 	span := a.span
 	if span == nil {
 		return

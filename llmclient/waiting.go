@@ -16,7 +16,7 @@ func (c *Client) waiting(ep *endpoint, now time.Time) []waiter {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var list []waiter
-	for cl := range c.calls {
+	for cl := c.first; cl != nil; cl = cl.next {
 		cl.mu.Lock()
 		a := cl.current
 		cl.mu.Unlock()
