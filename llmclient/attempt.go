@@ -94,7 +94,10 @@ var missing = map[ClockName]string{
 // expire cuts the attempt: its clock has run out.
 func (a *attempt) expire(x expiry) { a.cancel(errExpired) }
 
-var errExpired = errors.New("a clock ran out")
+var (
+	errExpired = errors.New("a clock ran out")
+	errSettled = errors.New("the attempt is over")
+)
 
 // commit sends the request and reads until the attempt counts. On failure the
 // attempt is settled.

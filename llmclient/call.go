@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -29,7 +31,7 @@ const (
 // takes. It is used by one goroutine; what others look at is under mu.
 type call struct {
 	client     *Client
-	prev, next *call // among those in flight; guarded by client.mu
+	prev, next *call // on the same shelf; guarded by its lock
 	id         uint64
 	req        *chat.Request // nil if passed is set
 	passed     *passed       // the request of an SDK above
@@ -57,7 +59,8 @@ type call struct {
 	attempts []Attempt
 	n        int // attempts begun
 	over     bool
-	stopped  error // why it was ended from outside, other than by its caller
+
+	stopped atomic.Bool // it was ended by Close
 }
 
 // newCall returns a call without a request.
@@ -74,31 +77,42 @@ func (cl *call) renew() {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	cl.ctx, cl.cancel = context.WithCancelCause(cl.parent)
-	if cl.stopped != nil {
-		cl.cancel(cl.stopped)
+	if cl.stopped.Load() {
+		cl.cancel(errClosed)
 	}
 }
 
-// stop ends the call from outside, unless its caller has.
-func (cl *call) stop(why error) {
+// stop ends the call for Close, unless its caller has.
+func (cl *call) stop() {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	if cl.parent.Err() != nil {
 		return
 	}
-	if cl.stopped = why; cl.cancel != nil {
-		cl.cancel(why)
+	cl.stopped.Store(true)
+	if cl.cancel != nil {
+		cl.cancel(errClosed)
 	}
 }
 
 // gone reports whether the caller has left, or the call was stopped.
 func (cl *call) gone() bool {
-	if cl.parent.Err() != nil {
-		return true
+	err, _ := cl.callersEnd()
+	return err != nil || cl.stopped.Load()
+}
+
+// callersEnd returns the error of the caller's context, and its cause. It asks the
+// call's own, to which both have come down: thousands who ask the caller's wait
+// for one another there.
+func (cl *call) callersEnd() (err, cause error) {
+	if err = cl.ctx.Err(); err == nil {
+		return nil, nil
 	}
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
-	return cl.stopped != nil
+	switch cause = context.Cause(cl.ctx); cause {
+	case errExpired, errDrained, errClosed, errSettled:
+		return cl.parent.Err(), context.Cause(cl.parent)
+	}
+	return err, cause
 }
 
 // take makes the call one for the answer to req.
@@ -193,16 +207,20 @@ func (cl *call) drop() { cl.at.ep.calls.Add(-1) }
 
 // fail ends the call with an error.
 func (cl *call) fail(e *Error) error {
-	final := *e // what observers were shown of an attempt stays as it was
+	if cl.client.observed() {
+		e = e.clone() // what observers were shown of an attempt stays as it was
+	}
 	cl.mu.Lock()
-	final.Attempts = append([]Attempt(nil), cl.attempts...)
+	e.Attempts = slices.Clip(cl.attempts)
 	cl.mu.Unlock()
 	switch e.Kind {
 	case ErrTimeout, ErrDeadline, ErrCanceled:
-		final.Deadlines = append(cl.deadlines(time.Now()), e.Deadlines...)
+		if e.Deadlines == nil {
+			e.Deadlines = cl.deadlines(time.Now(), cl.spent)
+		}
 	}
-	cl.end(&final, nil)
-	return &final
+	cl.end(e, nil)
+	return e
 }
 
 // succeed ends the call with the answer of a.
@@ -221,9 +239,13 @@ func (cl *call) end(e *Error, a *attempt) {
 	cl.at.ep.tel.endCall(cl, e, a)
 	cl.at.ep.calls.Add(-1)
 	cl.client.forget(cl)
-	if !cl.client.observed() {
-		return
+	if cl.client.observed() {
+		cl.tellDone(e)
 	}
+}
+
+// tellDone tells that the call has ended.
+func (cl *call) tellDone(e *Error) {
 	ev := cl.event(EventDone)
 	ev.After = time.Since(cl.started)
 	if e != nil {

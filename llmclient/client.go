@@ -24,12 +24,12 @@ type Client struct {
 	news     news
 
 	lastID atomic.Uint64
+	calls  shelves
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
 
 	mu     sync.Mutex
-	first  *call // of those in flight, the latest
 	closed bool
 	ended  sync.WaitGroup // calls, and goroutines of the client's own
 }
@@ -103,10 +103,10 @@ const closeWait = 2 * time.Second
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
-	for cl := c.first; cl != nil; cl = cl.next {
-		cl.stop(errClosed)
-	}
 	c.mu.Unlock()
+	for _, cl := range c.calls.close() {
+		cl.stop()
+	}
 	c.stop()
 	ended := make(chan struct{})
 	go func() {
@@ -180,18 +180,10 @@ func (c *Client) begin(ctx context.Context, req *chat.Request) (*call, error) {
 
 // register takes a call among those in flight.
 func (c *Client) register(cl *call) error {
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
+	if !c.calls.put(cl, &c.ended) {
 		cl.drop()
 		return &Error{Kind: ErrClosed, Endpoint: cl.at.ep.name, Model: cl.at.model, text: "the client is closed"}
 	}
-	if cl.next = c.first; cl.next != nil {
-		cl.next.prev = cl
-	}
-	c.first = cl
-	c.ended.Add(1)
-	c.mu.Unlock()
 	cl.parent = cl.at.ep.tel.startCall(cl)
 	cl.renew()
 	return nil
@@ -210,16 +202,7 @@ func (c *Client) goes(f func(ctx context.Context)) bool {
 }
 
 func (c *Client) forget(cl *call) {
-	c.mu.Lock()
-	if cl.next != nil {
-		cl.next.prev = cl.prev
-	}
-	if cl.prev != nil {
-		cl.prev.next = cl.next
-	} else {
-		c.first = cl.next
-	}
-	c.mu.Unlock()
+	c.calls.take(cl)
 	c.ended.Done()
 }
 

@@ -2,6 +2,7 @@ package llmclient
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -37,20 +38,22 @@ func tree(list []Deadline) string {
 	return " [" + strings.Join(parts, " > ") + "]"
 }
 
-// deadlines returns the bounds around whatever the call does.
-func (cl *call) deadlines(now time.Time) []Deadline {
+// deadlines returns the bounds around whatever the call does, if it has spent so
+// much of its own.
+func (cl *call) deadlines(now time.Time, spent time.Duration) []Deadline {
 	list := make([]Deadline, 0, 4)
 	if at, ok := cl.parent.Deadline(); ok {
 		list = append(list, Deadline{"caller", at.Sub(cl.started), now.Sub(cl.started)})
 	}
 	limit := cl.client.cfg.Clocks.bound(iCall, cl.at.load).limit
-	return append(list, Deadline{"call", limit, cl.spent})
+	return append(list, Deadline{"call", limit, spent})
 }
 
-// deadlines returns the bounds of the attempt: its own and the clock's that
+// deadlines returns the bounds around the attempt, its own, and the clock's that
 // runs, or ran out.
 func (a *attempt) deadlines(m *meter, out *expiry, now time.Time) []Deadline {
-	list := append(make([]Deadline, 0, 2), Deadline{Of: fmt.Sprintf("attempt %d", a.n), Spent: now.Sub(a.started)})
+	list := a.call.deadlines(now, a.call.spent+m.spent(now))
+	list = append(list, Deadline{Of: "attempt " + strconv.Itoa(a.n), Spent: now.Sub(a.started)})
 	switch i := m.running(); {
 	case out != nil && out.clock == ClockCall:
 	case out != nil && out.evidence == "":

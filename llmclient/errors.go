@@ -164,6 +164,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
+func (e *Error) clone() *Error { c := *e; return &c }
+
 // Is reports whether target is the error's kind.
 func (e *Error) Is(target error) bool {
 	k, ok := target.(Kind)

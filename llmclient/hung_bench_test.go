@@ -32,77 +32,71 @@ func (c *deafConn) SetDeadline(time.Time) error      { return nil }
 func (c *deafConn) SetReadDeadline(time.Time) error  { return nil }
 func (c *deafConn) SetWriteDeadline(time.Time) error { return nil }
 
-// BenchmarkHung lets 10,000 calls hang over net/http's own transport, and tells
-// what each holds while it does and how long it takes until all have returned
-// when they are cancelled at once.
-func BenchmarkHung(b *testing.B) {
+// hung lets 10,000 calls hang over net/http's own transport. It returns the
+// bytes and the goroutines that each holds, and the CPU time in ns that it takes
+// until all have returned when they are cancelled at once.
+func hung(b *testing.B, side func(b *testing.B, hc *http.Client) func(ctx context.Context) error) []float64 {
 	const calls = 10_000
-	prompt := strings.Repeat("x", 2000)
-	run := func(b *testing.B, side func(hc *http.Client) func(ctx context.Context) error) {
-		var memory, goroutines, unwind float64
-		n := 0
-		for b.Loop() {
-			var wrote atomic.Int64
-			tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
-				var once sync.Once
-				return &deafConn{closed: make(chan struct{}), wrote: func() { once.Do(func() { wrote.Add(1) }) }}, nil
-			}}
-			call := side(&http.Client{Transport: tr})
-			before, g := inUse(), runtime.NumGoroutine()
-			ctx, cancel := context.WithCancel(context.Background())
-			var wg sync.WaitGroup
-			for range calls {
-				wg.Go(func() {
-					if call(ctx) == nil {
-						b.Error("an answer")
-					}
-				})
+	var wrote atomic.Int64
+	tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		var once sync.Once
+		return &deafConn{closed: make(chan struct{}), wrote: func() { once.Do(func() { wrote.Add(1) }) }}, nil
+	}}
+	call := side(b, &http.Client{Transport: tr})
+	before, g := inUse(), runtime.NumGoroutine()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for range calls {
+		wg.Go(func() {
+			if call(ctx) == nil {
+				b.Error("an answer")
 			}
-			for wrote.Load() < calls {
-				time.Sleep(time.Millisecond)
-			}
-			memory += float64(inUse()-before) / calls
-			goroutines += float64(runtime.NumGoroutine()-g) / calls
-			start := time.Now()
-			cancel()
-			wg.Wait()
-			unwind += float64(time.Since(start).Milliseconds())
-			n++
-			tr.CloseIdleConnections()
-		}
-		b.ReportMetric(memory/float64(n), "B/call")
-		b.ReportMetric(goroutines/float64(n), "goroutines/call")
-		b.ReportMetric(unwind/float64(n), "ms-to-unwind")
+		})
 	}
-	b.Run("nethttp", func(b *testing.B) {
-		run(b, func(hc *http.Client) func(context.Context) error {
-			return func(ctx context.Context) error {
-				req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://deaf.test/chat/completions", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"`+prompt+`"}]}`))
-				if err != nil {
-					return err
-				}
-				resp, err := hc.Do(req)
-				if err != nil {
-					return err
-				}
-				defer resp.Body.Close()
-				_, err = io.Copy(io.Discard, resp.Body)
-				return err
-			}
-		})
-	})
-	b.Run("neverhang", func(b *testing.B) {
-		run(b, func(hc *http.Client) func(context.Context) error {
-			c, err := llmclient.New(llmclient.Config{BaseURL: "http://deaf.test", Model: "m", HTTPClient: hc})
-			if err != nil {
-				b.Fatal(err)
-			}
-			return func(ctx context.Context) error {
-				_, err := c.Chat(ctx, &chat.Request{Messages: []chat.Message{chat.User(prompt)}})
-				return err
-			}
-		})
-	})
+	for wrote.Load() < calls {
+		time.Sleep(time.Millisecond)
+	}
+	memory := float64(inUse()-before) / calls
+	goroutines := float64(runtime.NumGoroutine()-g) / calls
+	start := cpu()
+	cancel()
+	wg.Wait()
+	unwind := float64(cpu() - start)
+	tr.CloseIdleConnections()
+	for runtime.NumGoroutine() > g+calls/100 {
+		time.Sleep(time.Millisecond) // the next side should find the house empty
+	}
+	return []float64{memory, goroutines, unwind}
+}
+
+var hungPrompt = strings.Repeat("x", 2000)
+
+func plainHung(_ *testing.B, hc *http.Client) func(context.Context) error {
+	return func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://deaf.test/chat/completions",
+			strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"`+hungPrompt+`"}]}`))
+		if err != nil {
+			return err
+		}
+		resp, err := hc.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		_, err = io.Copy(io.Discard, resp.Body)
+		return err
+	}
+}
+
+func oursHung(b *testing.B, hc *http.Client) func(context.Context) error {
+	c, err := llmclient.New(llmclient.Config{BaseURL: "http://deaf.test", Model: "m", HTTPClient: hc})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return func(ctx context.Context) error {
+		_, err := c.Chat(ctx, &chat.Request{Messages: []chat.Message{chat.User(hungPrompt)}})
+		return err
+	}
 }
 
 // inUse returns the memory in use, stacks included.

@@ -30,12 +30,7 @@ type InFlight struct {
 
 // InFlight lists the calls under way, the oldest first.
 func (c *Client) InFlight() []InFlight {
-	c.mu.Lock()
-	var calls []*call
-	for cl := c.first; cl != nil; cl = cl.next {
-		calls = append(calls, cl)
-	}
-	c.mu.Unlock()
+	calls := c.calls.all()
 	list := make([]InFlight, 0, len(calls))
 	for _, cl := range calls {
 		list = append(list, cl.look())

@@ -113,7 +113,7 @@ func (b *passedBody) interrupt() {
 // counts for nothing.
 func (b *passedBody) Close() error {
 	if b.turn.ended() == nil {
-		b.a.call.stop(errClosed)
+		b.a.call.stop()
 		b.interrupt()
 	}
 	return nil

@@ -64,8 +64,8 @@ func (r *retrier) wait(after ruling) time.Duration {
 // again decides what follows a failed attempt. It returns nil when it is time
 // to try again, and the error of the call when it is not.
 func (cl *call) again(e *Error, r ruling) *Error {
-	cl.retry.last = e
-	if cl.gone() {
+	switch cl.retry.last = e; {
+	case e.Kind == ErrCanceled, e.Kind == ErrDeadline, e.Kind == ErrClosed, cl.gone():
 		return e
 	}
 	cl.renew()

@@ -171,7 +171,7 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 	cl := a.call
 	m, _ := a.watch.stop()
 	now := time.Now()
-	a.cancel(nil)
+	a.cancel(errSettled)
 	if a.body != nil {
 		_ = a.body.Close()
 	}
@@ -213,8 +213,13 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 	}
 	cl.at.ep.tel.endAttempt(a, e)
 	if e != nil && cl.client.observed() {
-		ev := cl.event(EventFailed)
-		ev.Phase, ev.Clock, ev.After, ev.Err = e.Phase, e.Clock, rec.Duration, e
-		cl.client.notify(ev)
+		cl.tellFailed(e, rec.Duration)
 	}
+}
+
+// tellFailed tells that an attempt has failed.
+func (cl *call) tellFailed(e *Error, after time.Duration) {
+	ev := cl.event(EventFailed)
+	ev.Phase, ev.Clock, ev.After, ev.Err = e.Phase, e.Clock, after, e
+	cl.client.notify(ev)
 }

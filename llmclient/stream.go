@@ -104,7 +104,7 @@ func (s *Stream) Close() error {
 		}
 		s.turn.end(e)
 	case cl != nil && s.turn.ended() == nil:
-		cl.stop(errClosed)
+		cl.stop()
 		s.interrupt()
 	}
 	return nil
@@ -171,7 +171,7 @@ func (s *Stream) begin() error {
 	s.mu.Lock()
 	s.call = cl
 	if s.closed {
-		cl.stop(errClosed)
+		cl.stop()
 	}
 	s.mu.Unlock()
 	var a *attempt

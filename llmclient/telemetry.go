@@ -266,10 +266,14 @@ func (t *telemetry) endAttempt(a *attempt, e *Error) {
 	if ctx := context.WithoutCancel(a.call.parent); t.given || t.attempts.Enabled(ctx) {
 		t.attempts.Add(ctx, 1, t.set(k))
 	}
-	span := a.span
-	if span == nil {
-		return
+	if a.span != nil {
+		a.endSpan(k.outcome, e)
 	}
+}
+
+// endSpan ends the span of the attempt.
+func (a *attempt) endSpan(outcome string, e *Error) {
+	span := a.span
 	if span.IsRecording() {
 		if a.n > 1 {
 			span.SetAttributes(attrResend.Int(a.n - 1))
@@ -278,7 +282,7 @@ func (t *telemetry) endAttempt(a *attempt, e *Error) {
 			span.SetAttributes(attrStatus.Int(a.out.status))
 		}
 		if e != nil {
-			span.SetAttributes(attrError.String(k.outcome), attrPhase.String(e.Phase.String()))
+			span.SetAttributes(attrError.String(outcome), attrPhase.String(e.Phase.String()))
 			if e.Clock != "" {
 				span.SetAttributes(attrClock.String(string(e.Clock)))
 			}

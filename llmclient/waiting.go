@@ -13,10 +13,8 @@ type waiter struct {
 // waiting lists the attempts that have waited at an endpoint for askAfter, and
 // which evidence may cut.
 func (c *Client) waiting(ep *endpoint, now time.Time) []waiter {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	var list []waiter
-	for cl := c.first; cl != nil; cl = cl.next {
+	for _, cl := range c.calls.all() {
 		cl.mu.Lock()
 		a := cl.current
 		cl.mu.Unlock()

@@ -9,18 +9,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/neverhang/neverhang/chat"
-	"github.com/neverhang/neverhang/llmclient"
 )
-
-// Benchmarks beside plain net/http with encoding/json. Both sides talk to the
-// same server in this process; cpu-ns/op is the CPU time of the whole process
-// for one call, which background load disturbs less than wall time.
-//
-//	go test -run '^$' -bench . -count 9 ./llmclient
 
 // answerServer answers every request with a stream or a value of some 2 KB.
 func answerServer(b *testing.B) *httptest.Server {
@@ -38,24 +30,6 @@ func answerServer(b *testing.B) *httptest.Server {
 	}))
 	b.Cleanup(srv.Close)
 	return srv
-}
-
-func cpu() int64 {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return u.Utime.Nano() + u.Stime.Nano()
-}
-
-// onCPU runs f b.N times and reports CPU time.
-func onCPU(b *testing.B, f func()) {
-	f()
-	b.ReportAllocs()
-	start, n := cpu(), 0
-	for b.Loop() {
-		f()
-		n++
-	}
-	b.ReportMetric(float64(cpu()-start)/float64(n), "cpu-ns/op")
 }
 
 type wireMessage struct {
@@ -108,28 +82,4 @@ func conversation(n, size int) ([]wireMessage, []chat.Message) {
 		ours[i] = chat.User(text)
 	}
 	return plain, ours
-}
-
-func BenchmarkCall(b *testing.B) {
-	for name, size := range map[string]struct{ messages, bytes int }{"2KB": {1, 2000}, "200KB": {150, 1333}} {
-		plain, ours := conversation(size.messages, size.bytes)
-		srv := answerServer(b)
-		b.Run(name+"/nethttp", func(b *testing.B) {
-			hc := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 10}}
-			defer hc.CloseIdleConnections()
-			onCPU(b, func() { plainCall(b, hc, srv.URL, &wireRequest{"m", plain}) })
-		})
-		b.Run(name+"/neverhang", func(b *testing.B) {
-			c, err := llmclient.New(llmclient.Config{BaseURL: srv.URL, APIKey: "key", Model: "m"})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer c.Close()
-			onCPU(b, func() {
-				if _, err := c.Chat(context.Background(), &chat.Request{Messages: ours}); err != nil {
-					b.Fatal(err)
-				}
-			})
-		})
-	}
 }
