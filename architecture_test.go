@@ -19,19 +19,22 @@ const module = "github.com/neverhang/neverhang"
 // downward only; what is not listed may import nothing but the standard
 // library.
 var mayImport = map[string][]string{
-	".":                   {},
-	"chat":                {},
-	"internal/sse":        {},
-	"pacer":               {"golang.org/x/time/rate"},
-	"breaker":             {"github.com/sony/gobreaker/v2"},
-	"internal/fakeserver": {module + "/chat"},
+	".":                          {},
+	"chat":                       {},
+	"internal/sse":               {},
+	"pacer":                      {"golang.org/x/time/rate"},
+	"breaker":                    {"github.com/sony/gobreaker/v2"},
+	"internal/fakeserver":        {module + "/chat"},
+	"internal/fakeserver/engine": {module + "/chat", module + "/internal/fakeserver"},
 	"llmclient": {
 		module + "/chat", module + "/pacer", module + "/breaker", module + "/internal/sse",
 		"github.com/cenkalti/backoff/v4", "go.opentelemetry.io/otel",
 	},
-	"agentloop": {module + "/chat", "github.com/google/jsonschema-go"},
+	"agentloop/journal": {},
+	"agentloop":         {module + "/chat", module + "/agentloop/journal", "github.com/google/jsonschema-go"},
 	"examples/sessionbible": {
-		module + "/chat", module + "/llmclient", module + "/agentloop", module + "/pacer", module + "/breaker",
+		module + "/chat", module + "/llmclient", module + "/agentloop", module + "/agentloop/journal",
+		module + "/pacer", module + "/breaker",
 	},
 }
 

@@ -1,11 +1,15 @@
 package fakeserver
 
 import (
+	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/neverhang/neverhang/chat"
 )
 
 // An Author is a model that writes articles about the messages of a session.
@@ -46,6 +50,21 @@ func (a Author) Reply(r *Request) Step {
 		reply = Slowly(time.Duration(float64(pieceTokens)/a.TokensPerSecond*float64(time.Second)), reply)
 	}
 	return reply
+}
+
+// Say returns the author's next message to the body of a completion request,
+// for servers with a timing of their own. It is nil for a body that is none.
+func (a Author) Say(body []byte) *chat.Response {
+	r := Request{Body: body}
+	r.decode()
+	if r.Chat == nil || len(r.Chat.Messages) == 0 {
+		return nil
+	}
+	a.TokensPerSecond = 0
+	// All that an author says comes in chunks, which a plain turn gathers.
+	t := &turn{req: &r, ctx: context.Background(), plain: true, limit: math.MaxInt}
+	_ = a.Reply(&r).play(t)
+	return t.whole.Response()
 }
 
 // pieceTokens is about how many tokens there are in a piece of an author's

@@ -17,6 +17,10 @@ const maxReplyName = 200
 
 // handle serves one HTTP request.
 func (s *Server) handle(w http.ResponseWriter, hr *http.Request) {
+	if s.cfg.Handler != nil {
+		s.cfg.Handler.ServeHTTP(w, hr)
+		return
+	}
 	c, _ := hr.Context().Value(connKey{}).(*conn)
 	if c == nil {
 		return // cannot be: every connection comes through admit

@@ -115,16 +115,26 @@ type pipe struct {
 	ended   bool          // the writer has closed
 	readErr error         // what a reader gets at once
 	wrErr   error         // what a writer gets at once
-	changed chan struct{} // closed and replaced whenever the above changes
+	changed chan struct{} // closed when the above changes; nil while nobody waits for it
 }
 
 func newPipe(room int) *pipe {
-	return &pipe{room: room, changed: make(chan struct{})}
+	return &pipe{room: room}
 }
 
 func (p *pipe) tellLocked() {
-	close(p.changed)
-	p.changed = make(chan struct{})
+	if p.changed != nil {
+		close(p.changed)
+		p.changed = nil
+	}
+}
+
+// changeLocked returns a channel that is closed with the next change.
+func (p *pipe) changeLocked() <-chan struct{} {
+	if p.changed == nil {
+		p.changed = make(chan struct{})
+	}
+	return p.changed
 }
 
 func (p *pipe) read(b []byte, by *deadline) (int, error) {
@@ -149,7 +159,7 @@ func (p *pipe) read(b []byte, by *deadline) (int, error) {
 			defer p.mu.Unlock()
 			return 0, io.EOF
 		}
-		changed := p.changed
+		changed := p.changeLocked()
 		p.mu.Unlock()
 		select {
 		case <-changed:
@@ -178,11 +188,12 @@ func (p *pipe) write(b []byte, by *deadline) (n int, err error) {
 			p.in += k
 			p.tellLocked()
 		}
-		changed := p.changed
-		p.mu.Unlock()
 		if len(b) == 0 {
+			p.mu.Unlock()
 			return n, nil
 		}
+		changed := p.changeLocked()
+		p.mu.Unlock()
 		select {
 		case <-changed:
 		case <-over:

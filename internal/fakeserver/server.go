@@ -19,6 +19,10 @@ type Config struct {
 	// at a time.
 	Script Script
 
+	// Handler, if not nil, serves all requests in place of the script, on the
+	// same networks. Connections are on the books then, requests are not.
+	Handler http.Handler
+
 	// Models decides on the reply to a request for the list of models. Nil
 	// means a healthy list.
 	Models Script
