@@ -162,7 +162,8 @@ type Agent struct {
 	offer []chat.Tool    // all tools, as requests carry them
 	start []chat.Message // the valid history that runs begin with
 
-	offerBytes int // what the tools weigh in a request
+	offerBytes int    // what the tools weigh in a request
+	endpoint   string // what the model calls it
 }
 
 // New returns an agent, or an error that names the bad field. It copies what
@@ -188,6 +189,7 @@ func New(cfg Config) (*Agent, error) {
 	for _, t := range a.offer {
 		a.offerBytes += len(t.Name) + len(t.Description) + len(t.Parameters) + messageOverhead
 	}
+	a.endpoint = endpointOf(c.Model)
 	c.Request = cloneRequest(c.Request)
 	c.Request.Caller = c.Name
 	return a, nil
@@ -296,7 +298,15 @@ func (a *Agent) bad(format string, args ...any) error {
 func (a *Agent) Name() string { return a.cfg.Name }
 
 // Run runs the agent alone: as a [Group] of one, with the group's defaults.
+//
+// In a tool of another agent, with the tool's context, it runs the agent as one
+// of that agent's group: under its deadline, its watchdog and its policies, with
+// its events, and with what it uses booked on the budgets of the agent whose tool
+// it is as well. Its result is also in Report.Children.
 func (a *Agent) Run(ctx context.Context) Result {
+	if r := self(ctx); r != nil {
+		return r.group.child(ctx, a)
+	}
 	g := &Group{cfg: GroupConfig{Agents: []*Agent{a}}.filled()}
 	return g.Run(ctx).Results[0]
 }

@@ -17,6 +17,9 @@ func (r *run) ask(ctx context.Context) (*chat.Response, *ending) {
 	r.shrinks = 0
 	var refused error // what came of a request with tool_choice
 	for {
+		if e := r.tape.again(); e != nil {
+			return nil, &ending{outcome: e.Outcome, err: &recordedError{e.Error}}
+		}
 		if end := r.fit(ctx, nil); end != nil {
 			return nil, end
 		}
@@ -30,9 +33,9 @@ func (r *run) ask(ctx context.Context) (*chat.Response, *ending) {
 		case step != nil:
 			r.emit(Event{Kind: EventNarrowed, Step: step.Name})
 		}
-		r.does("waiting for the model", model)
+		r.restarted = false
 		asked := time.Now()
-		ans, lost := r.consult(ctx, req, r.sent())
+		ans, lost := r.consult(ctx, req, question{sent: r.sent(), doing: "waiting for the model", forces: forces})
 		switch {
 		case lost != nil && ctx.Err() != nil:
 			return nil, r.stopped(ctx, lost)
@@ -40,13 +43,23 @@ func (r *run) ask(ctx context.Context) (*chat.Response, *ending) {
 			return nil, &ending{outcome: Failed, err: lost.err}
 		case ctx.Err() != nil:
 			return nil, r.stopped(ctx, nil)
+		case ans.finished:
+			return nil, &ending{outcome: Done}
+		case ans.unsaved != nil:
+			return nil, &ending{outcome: Failed, err: unsavedError(ans.unsaved)}
 		case ans.err == nil:
 			if u := ans.resp.Usage; u != nil {
 				r.gauge.counted(u.PromptTokens, r.sent())
 			}
+			if ans.played {
+				r.res.Replayed++
+			}
 			r.emit(Event{Kind: EventAnswered, Text: textOf(&ans.resp.Message), After: time.Since(asked)})
 			return ans.resp, nil
 		case ans.overflow:
+			if end := r.refused(ctx, &ans, false); end != nil {
+				return nil, end
+			}
 			if end := r.overflown(ctx, hush(ctx, ans.err)); end != nil {
 				return nil, end
 			}
@@ -55,6 +68,9 @@ func (r *run) ask(ctx context.Context) (*chat.Response, *ending) {
 			// Some servers refuse to be told what to call, mostly when the
 			// model reasons. The offer stays narrowed to the step's tools.
 			r.noChoice, refused = true, ans.err
+			if end := r.refused(ctx, &ans, false); end != nil {
+				return nil, end
+			}
 			continue
 		case !ans.retryable && refused != nil:
 			ans.err = fmt.Errorf("%w (before that, with tool_choice: %w)", hush(ctx, ans.err), hush(ctx, refused))
@@ -62,9 +78,13 @@ func (r *run) ask(ctx context.Context) (*chat.Response, *ending) {
 		case !ans.retryable:
 			return nil, r.failed(ctx, &ans, "")
 		}
-		if end := r.pause(ctx, &ans); end != nil {
+		if ans.ofAll { // the group holds it back until it may try again
+			r.res.Restarts++
+			r.emit(Event{Kind: EventRestart, Err: ans.err})
+		} else if end := r.pause(ctx, &ans); end != nil {
 			return nil, end
 		}
+		r.restarted = true
 	}
 }
 
@@ -74,6 +94,7 @@ func (r *run) request() (*chat.Request, *Step) {
 	req := r.agent.cfg.Request
 	req.Messages = r.hist.view()
 	req.Tools = r.agent.offer
+	req.Restart = r.restarted
 	req.OnOutput = r.beat
 	if also := r.agent.cfg.Request.OnOutput; also != nil {
 		req.OnOutput = func() { r.beat(); also() }
@@ -99,25 +120,76 @@ func (r *run) request() (*chat.Request, *Step) {
 	return &req, step
 }
 
-// consult makes one model call, of a request of so many bytes, and pays for it.
-func (r *run) consult(ctx context.Context, req *chat.Request, sent int) (reply, *loss) {
-	began := time.Now()
-	ans, lost := guarded(ctx, r.name(), inModel, r.grace(), func(ctx context.Context) reply {
-		ans := question(ctx, r.agent.cfg.Model, req)
+// A question is what consult has to know of a request beside it.
+type question struct {
+	sent    int    // its bytes
+	doing   string // what the agent does meanwhile
+	forces  bool   // it has a tool_choice
+	summary bool   // it is for a summary
+}
+
+// consult makes one model call and pays for it, or plays one from the journal. It
+// waits for its turn first, and holds it no longer than the call takes. If ctx
+// ends meanwhile there is neither an answer nor a loss.
+func (r *run) consult(ctx context.Context, req *chat.Request, q question) (reply, *loss) {
+	if e := r.tape.answer(q.summary, q.forces); e != nil {
+		ans := e.reply()
+		ans.played = true
 		if ans.err == nil {
-			ans.bill = r.agent.cfg.billOf(ans.resp, sent)
+			r.count(ans.resp.Usage, ans.bill)
+		}
+		return ans, nil
+	}
+	if !r.tape.live() {
+		return reply{err: errDone, finished: true}, nil
+	}
+	r.wake()
+	g := r.group
+	if !g.troubles.gate(ctx, r) {
+		return reply{err: ctx.Err()}, nil
+	}
+	if g.flights != nil {
+		r.does("waiting for its turn to call the model", ends)
+		if !g.flights.take(ctx, false) {
+			g.troubles.unprobe(r)
+			return reply{err: ctx.Err()}, nil
+		}
+		defer g.flights.give()
+	}
+	r.does(q.doing, model)
+	began := time.Now()
+	call, done := r.stoppable(ctx)
+	defer done()
+	ans, lost := guarded(call, r, inModel, func(ctx context.Context) reply {
+		ans := put(ctx, r.agent.cfg.Model, req)
+		if ans.err == nil {
+			ans.bill = r.agent.cfg.billOf(ans.resp, q.sent)
 		}
 		return ans
 	})
 	if lost != nil {
 		r.lose(inModel, "", began, lost)
+	}
+	if stall := stallOf(call); stall != nil && ctx.Err() == nil && (lost != nil || ans.err != nil) {
+		ans, lost = reply{err: stall, retryable: true}, nil
+	}
+	switch {
+	case lost != nil:
+		g.troubles.unprobe(r)
 		return ans, lost
+	case ans.err == nil:
+		g.answeredIn(time.Since(began))
+		g.troubles.answered(r, began)
+		r.count(ans.resp.Usage, ans.bill)
+		if r.tape != nil {
+			ans.unsaved = r.write(ctx, answerEntry(&ans, q.summary), false)
+		}
+	case ans.retryable && ctx.Err() == nil:
+		ans.ofAll = g.troubles.fault(r, muted(ans.err))
+	default:
+		g.troubles.unprobe(r)
 	}
 	r.beat()
-	if ans.err == nil {
-		r.group.answeredIn(time.Since(began))
-		r.count(ans.resp.Usage, ans.bill)
-	}
 	return ans, nil
 }
 

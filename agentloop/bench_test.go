@@ -2,8 +2,13 @@ package agentloop_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,33 +51,100 @@ func BenchmarkRound(b *testing.B) {
 	}
 }
 
-// Thousands of agents that wait for a silent server, and are all named at the
-// deadline: how late, and for how much memory each.
+// Ten thousand agents wait for a silent server, and are all named at the
+// deadline: how late, and for how much memory each, beside what they hold in any
+// case, which is their conversation and a call that hangs.
 func BenchmarkSilentServer(b *testing.B) {
-	const agents = 10_000
+	const agents, task = 10_000, 4000
+	client := silentServer(b)
 	var list []*agentloop.Agent
 	for i := range agents {
-		a, err := agentloop.New(agentloop.Config{
-			Name: fmt.Sprint(i), Model: agentloop.ModelFunc(silent), Task: strings.Repeat("x", 1000)})
+		a, err := agentloop.New(agentloop.Config{Name: fmt.Sprint(i), Model: client, Task: strings.Repeat("x", task)})
 		if err != nil {
 			b.Fatal(err)
 		}
 		list = append(list, a)
 	}
-	const deadline = 500 * time.Millisecond
+	const deadline = 5 * time.Second
 	g, err := agentloop.NewGroup(agentloop.GroupConfig{Agents: list, Deadline: deadline})
 	if err != nil {
 		b.Fatal(err)
 	}
+	bare := hungCalls(b, client, agents)
 	var late time.Duration
-	b.ReportAllocs()
+	var each float64
 	for b.Loop() {
+		before := inUse()
+		measured := make(chan float64)
+		go func() {
+			time.Sleep(deadline * 2 / 3)
+			measured <- float64(inUse()-before) / agents
+		}()
 		rep := g.Run(b.Context())
+		each = <-measured
 		if rep.Counts[agentloop.Exhausted] != agents {
 			b.Fatal(rep.Counts)
 		}
 		late = max(late, rep.Duration-deadline)
 	}
 	b.ReportMetric(float64(late.Milliseconds()), "ms-late")
+	b.ReportMetric(each, "B/agent")
+	b.ReportMetric(bare, "B/call")
+	b.ReportMetric((each+task)/(bare+task), "times-bare")
 	b.ReportMetric(0, "ns/op")
+}
+
+// silentServer returns a model that asks, over net/http, a server that accepts
+// everything and never answers.
+func silentServer(b *testing.B) agentloop.ModelFunc {
+	t := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return &silentConn{closed: make(chan struct{})}, nil
+	}}
+	b.Cleanup(t.CloseIdleConnections)
+	client := &http.Client{Transport: t}
+	return func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://silent/v1", strings.NewReader("{}"))
+		if err != nil {
+			return nil, err
+		}
+		resp, err := client.Do(r)
+		if err != nil {
+			return nil, err
+		}
+		return nil, errors.Join(errors.New("it answered"), resp.Body.Close())
+	}
+}
+
+type silentConn struct {
+	net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *silentConn) Write(p []byte) (int, error) { return len(p), nil }
+func (c *silentConn) Read([]byte) (int, error)    { <-c.closed; return 0, net.ErrClosed }
+func (c *silentConn) Close() error                { c.once.Do(func() { close(c.closed) }); return nil }
+
+// hungCalls measures what a call that hangs takes by itself.
+func hungCalls(b *testing.B, client agentloop.ModelFunc, n int) float64 {
+	before := inUse()
+	ctx, cancel := context.WithCancel(b.Context())
+	var wg sync.WaitGroup
+	for range n {
+		req := &chat.Request{Messages: []chat.Message{chat.User("x")}}
+		wg.Go(func() { _, _ = client.Chat(ctx, req) })
+	}
+	time.Sleep(time.Second)
+	each := float64(inUse()-before) / float64(n)
+	cancel()
+	wg.Wait()
+	return each
+}
+
+// inUse is the memory of heap and stacks.
+func inUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
 }

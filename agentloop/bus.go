@@ -27,6 +27,7 @@ type bus struct {
 
 	mu      sync.Mutex
 	queue   []Event
+	seq     uint64
 	closed  bool
 	dropped int
 }
@@ -58,9 +59,13 @@ func (b *bus) emit(e Event) {
 	b.mu.Lock()
 	// The time is taken under the lock so that it grows along the queue.
 	e.Time = time.Now()
-	if len(b.queue) >= maxQueued && e.Kind != EventEnded {
+	b.seq++
+	e.Seq = b.seq
+	switch {
+	case b.closed: // of what was left behind
+	case len(b.queue) >= maxQueued && e.Kind != EventEnded && e.Kind != EventGroupEnded:
 		b.dropped++
-	} else {
+	default:
 		b.queue = append(b.queue, e)
 	}
 	b.mu.Unlock()
@@ -74,9 +79,9 @@ func (b *bus) nudge() {
 	}
 }
 
-// close waits, up to flushTime, until everything is delivered, and returns how
-// many events were dropped.
-func (b *bus) close() (dropped int) {
+// close waits for a while until everything is delivered, and returns how many
+// events were dropped.
+func (b *bus) close(wait time.Duration) (dropped int) {
 	if b == nil {
 		return 0
 	}
@@ -85,7 +90,7 @@ func (b *bus) close() (dropped int) {
 	dropped = b.dropped
 	b.mu.Unlock()
 	b.nudge()
-	t := time.NewTimer(flushTime)
+	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {
 	case <-b.done:
@@ -152,9 +157,9 @@ func (b *bus) one(e Event, hear func(Event)) {
 func (b *bus) log(e Event) {
 	level := slog.LevelDebug
 	switch e.Kind {
-	case EventStalled, EventRestart, EventToolPanicked, EventToolAbandoned, EventWarned:
+	case EventStalled, EventUncertain, EventRestart, EventParked, EventSystemic, EventToolPanicked, EventToolAbandoned, EventWarned:
 		level = slog.LevelWarn
-	case EventStarted, EventStep, EventNudged, EventNarrowed, EventForced, EventShrunk, EventSummarized:
+	case EventStarted, EventResumed, EventStep, EventNudged, EventNarrowed, EventForced, EventShrunk, EventSummarized, EventRecovered, EventGroupEnded:
 		level = slog.LevelInfo
 	case EventEnded:
 		level = slog.LevelInfo
@@ -165,7 +170,10 @@ func (b *bus) log(e Event) {
 	if !b.logger.Enabled(context.Background(), level) {
 		return
 	}
-	attrs := []slog.Attr{slog.String("agent", e.Agent), slog.Int("round", e.Round)}
+	var attrs []slog.Attr
+	if e.Agent != "" {
+		attrs = append(attrs, slog.String("agent", e.Agent), slog.Int("round", e.Round))
+	}
 	add := func(key, value string) {
 		if value != "" {
 			attrs = append(attrs, slog.String(key, value))
@@ -174,8 +182,11 @@ func (b *bus) log(e Event) {
 	add("tool", e.Tool)
 	add("step", e.Step)
 	add("outcome", string(e.Outcome))
-	if e.Kind == EventStalled {
+	switch e.Kind {
+	case EventStalled:
 		add("waits", e.Text)
+	case EventShrunk, EventResumed, EventGroupEnded:
+		add("text", e.Text)
 	}
 	if e.After > 0 {
 		attrs = append(attrs, slog.Duration("after", e.After))

@@ -23,7 +23,7 @@ func TestEventsAreDroppedBeforeMemoryIs(t *testing.T) {
 		b.emit(Event{Kind: EventEnded})
 	}
 	close(gate)
-	dropped := b.close()
+	dropped := b.close(flushTime)
 	<-b.done
 	assert.Equal(t, 45, heard[EventEnded])
 	assert.Equal(t, maxQueued+over, heard[EventRound]+dropped)

@@ -22,10 +22,12 @@ type toolCall struct {
 	ran      bool
 	ok       bool
 	err      error // what the tool returned
-	fatal    bool
-	lost     *loss
-	began    time.Time
-	took     time.Duration
+	// nobody knows whether it took effect
+	uncertain bool
+	fatal     bool
+	lost      *loss
+	began     time.Time
+	took      time.Duration
 }
 
 // in names the tool in panics, abandonments and labels.
@@ -105,6 +107,9 @@ func (r *run) settle(c *toolCall) bool {
 	r.res.ToolCalls++
 	if c.lost != nil {
 		r.lose(c.in(), c.ID, c.began, c.lost)
+	}
+	if c.uncertain {
+		r.res.Uncertain = append(r.res.Uncertain, Uncertainty{r.name(), c.Name, c.ID, c.Arguments})
 	}
 	if c.tool.Polling {
 		return c.ok
@@ -203,6 +208,8 @@ func (r *run) waves(ctx context.Context, list []toolCall) (fatal error) {
 func (r *run) wave(ctx context.Context, calls []*toolCall) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	r.callWith(stop)
+	defer r.callWith(nil)
 	r.does(r.doing(calls))
 
 	width := r.agent.cfg.ParallelTools

@@ -25,7 +25,7 @@ func AgentName(ctx context.Context) string {
 
 // CancelGroup ends the group whose agent runs the tool or model call with this
 // context: all its agents end as [Cancelled] with the cause in their Err. The
-// first cause stays. With groups inside tools of groups it is the innermost.
+// first cause stays. Of groups that run in tools of groups it is the innermost.
 // It reports whether there is such a group. A nil cause means
 // [context.Canceled]. The cause is wrapped: find it with errors.Is and
 // errors.As.
@@ -39,6 +39,36 @@ func CancelGroup(ctx context.Context, cause error) bool {
 	}
 	r.group.cancel(contained(cause))
 	return true
+}
+
+// CancelAgents ends agents by name, in the group whose agent runs the tool or
+// model call with this context: they end as [Cancelled] with the cause in their
+// Err, also those that have not started yet, and those that run in tools. For
+// each the first cause stays. It returns how many had not ended by then. A nil
+// cause means [context.Canceled].
+func CancelAgents(ctx context.Context, cause error, names ...string) int {
+	r := self(ctx)
+	if r == nil {
+		return 0
+	}
+	if cause == nil {
+		cause = context.Canceled
+	}
+	return r.group.cancelAgents(contained(cause), names)
+}
+
+type callKey struct{}
+
+// CallID returns the id of the tool call with this context: the same one when a
+// run that was killed goes on and the call is made again, so that whoever is asked
+// to do something can tell that it is not to be done twice. It is unique within
+// one conversation; with [AgentName] within a group.
+func CallID(ctx context.Context) string {
+	if ctx == nil {
+		return ""
+	}
+	id, _ := ctx.Value(callKey{}).(string)
+	return id
 }
 
 // Alive tells the watchdog that the call with this context makes headway. A

@@ -5,24 +5,29 @@
 //
 // # What it promises
 //
-//   - Every run ends. [Group.Run] returns within its deadline, plus Grace for
-//     handlers to unwind, plus what Draft hooks take, whatever models and
-//     tools do: it counts results and never waits on somebody else's code
-//     without a bound. What ignores its context is abandoned, named and
-//     counted; Go cannot stop it, so the report says so.
-//   - Done means done. An agent with a progression is done when its last
-//     required step was taken, not when the model says so. A model that stops
-//     early is nudged, then forced, each a bounded number of times.
+//   - Every run ends. [Group.Run] returns at most 100 ms after its deadline,
+//     whatever models, tools and hooks do: it counts results and never waits on
+//     somebody else's code without a bound. What ignores its context is abandoned,
+//     named and listed with its stack; Go cannot stop it, so the report says so.
+//   - Done means done. An agent with a progression is done when its steps were
+//     taken, not when the model says so. A model that stops early is nudged, then
+//     offered only what is missing, then forced, each a bounded number of times.
+//   - Progress means something new. A model that goes in circles is warned, then
+//     blocked, then ended with the evidence. Rounds, time, tokens, calls and cost
+//     are bounded, and the bound that was reached is named, with what is missing.
 //   - The history is valid for a strict server at any time: each tool call has
 //     a unique id and valid arguments and is followed by exactly one result,
-//     in call order; no message is empty; partial answers never enter it.
+//     in call order; no message is empty; partial answers never enter it. Where
+//     the context window is known it fits before it is sent.
 //   - A passing fault of the model costs a round, not the agent. It goes on
-//     from its last completed round after a pause.
+//     from its last completed round after a pause. Trouble of all agents with one
+//     endpoint is recognised as such, told once, and waited out together.
 //   - Whose clock it was is never a guess: a deadline of this package is a
 //     [DeadlineError], and context.DeadlineExceeded is the caller's.
 //   - A tool that panics, exits its goroutine, or never returns costs its call
 //     an error result, which the model sees; the agent goes on.
 //   - What an unfinished agent produced goes to its Draft hook.
+//   - Events never hold an agent up, and the end of an agent is never lost.
 //   - No model, tool, hook or method of their errors runs while a lock is
 //     held, or on the goroutine of an agent's loop.
 //

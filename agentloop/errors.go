@@ -45,11 +45,22 @@ var (
 	ErrNeverStarted = errors.New("never started")
 	// ErrAbandoned: user code ignored its context and was left behind.
 	ErrAbandoned = errors.New("ignored its context")
+	// ErrJournal: the journal could not be written, so the agent was stopped
+	// before it did something that nobody would know of.
+	ErrJournal = errors.New("journal cannot be written")
+	// ErrJournalVersion: the journal was not written by a program that this one
+	// understands.
+	ErrJournalVersion = errors.New("journal of another format")
+	// ErrUncertain: the process ended while the call ran, so nobody knows whether
+	// it took effect.
+	ErrUncertain = errors.New("interrupted, effect uncertain")
 	// ErrExited: user code ended its goroutine with runtime.Goexit.
 	ErrExited = errors.New("ended its goroutine")
 )
 
 var errNilContext = errors.New("agentloop: context is nil")
+
+var errDone = errors.New("the agent was done before")
 
 var errNoResponse = errors.New("model returned neither an answer nor an error")
 
@@ -66,9 +77,16 @@ type DeadlineError struct {
 	// Of is group, agent, draft, or "tool NAME".
 	Of    string
 	Limit time.Duration
+
+	// Early is how long before Limit agents were stopped, so that they could
+	// wind down in time; see GroupConfig.WindDown.
+	Early time.Duration
 }
 
 func (e *DeadlineError) Error() string {
+	if e.Early > 0 {
+		return fmt.Sprintf("agentloop: deadline of %s, %v, is close: stopped %v before it", e.Of, e.Limit, e.Early)
+	}
 	return fmt.Sprintf("agentloop: deadline of %s passed after %v", e.Of, e.Limit)
 }
 

@@ -31,14 +31,28 @@ func (r *run) deadline(t *Tool) time.Duration {
 // execute runs one call to its result. It writes to c and to nothing else of
 // the run.
 func (r *run) execute(ctx context.Context, c *toolCall) {
+	if r.recorded(ctx, c) {
+		return
+	}
+	r.wake()
+	if !r.intend(ctx, c) {
+		return
+	}
+	r.perform(ctx, c)
+	r.saveResult(ctx, c, false)
+}
+
+// perform runs the tool.
+func (r *run) perform(ctx context.Context, c *toolCall) {
 	in := c.in()
 	limit := r.deadline(c.tool)
 	var own *DeadlineError
 	if limit > 0 {
 		var stop context.CancelFunc
-		ctx, stop, own = withLimit(ctx, in, limit)
+		ctx, stop, own = withLimit(ctx, in, limit, 0)
 		defer stop()
 	}
+	ctx = context.WithValue(ctx, callKey{}, c.ID)
 	r.emit(Event{Kind: EventToolStarted, Tool: c.Name, CallID: c.ID})
 	c.began = time.Now()
 	type returned struct {
@@ -47,7 +61,7 @@ func (r *run) execute(ctx context.Context, c *toolCall) {
 		fatal         bool
 	}
 	args := json.RawMessage(c.Arguments)
-	got, lost := guarded(ctx, r.name(), in, r.grace(), func(ctx context.Context) returned {
+	got, lost := guarded(ctx, r, in, func(ctx context.Context) returned {
 		text, err := c.tool.Run(ctx, args)
 		if err == nil {
 			return returned{text: text}
@@ -63,11 +77,14 @@ func (r *run) execute(ctx context.Context, c *toolCall) {
 	e := Event{Kind: EventToolEnded, Tool: c.Name, CallID: c.ID, After: c.took, Err: got.err}
 	// Its own clock, by identity: a tool of the same name may be further out.
 	late := own != nil && expired(ctx) == own
+	stall := stallOf(ctx)
 	switch {
 	case lost == nil && got.err == nil:
 		c.ok, c.text = true, got.text
 	case lost == nil && late:
 		c.text = fmt.Sprintf("error: %s was stopped after %v without a result: %s", c.Name, limit, got.problem)
+	case lost == nil && stall != nil:
+		c.text = fmt.Sprintf("error: %s was stopped: it showed no life for %v: %s", c.Name, brief(stall.Silent), got.problem)
 	case lost == nil:
 		c.text = "error: " + got.problem
 	case lost.panicked != nil:
@@ -75,6 +92,9 @@ func (r *run) execute(ctx context.Context, c *toolCall) {
 		e.Kind, e.Err = EventToolPanicked, lost.err
 	case lost.abandoned && late:
 		c.text = fmt.Sprintf("error: %s gave no result within %v and does not stop; it may still take effect", c.Name, limit)
+		e.Kind, e.Err = EventToolAbandoned, lost.err
+	case lost.abandoned && stall != nil:
+		c.text = fmt.Sprintf("error: %s showed no life for %v and does not stop; it may still take effect", c.Name, brief(stall.Silent))
 		e.Kind, e.Err = EventToolAbandoned, lost.err
 	case lost.abandoned:
 		c.text = fmt.Sprintf("error: the agent was stopped while %s ran; it may still take effect", c.Name)

@@ -1,15 +1,15 @@
 package agentloop
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/neverhang/neverhang/agentloop/journal"
 )
 
 // GroupConfig sets up a [Group]. Agents is required; the zero value of
@@ -18,35 +18,66 @@ type GroupConfig struct {
 	// Agents are what the group runs. Their names differ.
 	Agents []*Agent
 
-	// Parallel is how many run at the same time; they start in order. Zero or
-	// a negative value means all at once.
+	// Parallel is how many are at work at the same time; they start in order.
+	// One that is parked (see Backoff) is not at work, and agents that run in tools
+	// are not counted. Zero or a negative value means all at once.
 	Parallel int
 
-	// Deadline bounds the whole run. When it comes all agents are stopped and
-	// end as Exhausted, or Abandoned if they cannot. Zero means 2 hours, a
-	// negative value none.
+	// InFlight is how many calls of models are under way at the same time, those
+	// of agents in tools included. No agent holds one of these places while it runs
+	// tools, waits for other agents or pauses, so none can lock others out. Zero or
+	// a negative value means no bound: the client may well have one.
+	InFlight int
+
+	// Deadline bounds the whole run: Run returns at most 100 ms after it. Agents
+	// still at work end as Exhausted, or Abandoned if they cannot. Zero means 2
+	// hours, a negative value none.
 	Deadline time.Duration
 
-	// Restarts is how many passing faults of the model in a row an agent
-	// survives; a completed round ends the row. Zero means 3, a negative value
-	// none.
-	Restarts int
+	// WindDown is how long before Deadline agents are stopped, so that tools can
+	// return and Draft hooks can save. Zero means as long as Grace and
+	// DraftDeadline may take beyond 50 ms, but at most a tenth of Deadline: 1.05
+	// seconds with the defaults if an agent has a Draft hook, else nothing. Groups
+	// of more than a thousand take a little more. A negative value means nothing:
+	// then there is what is left of 100 ms.
+	WindDown time.Duration
+
+	// Restarts is how many passing faults of the model an agent survives: in a
+	// row, which a completed round ends, or, if RestartsPer is set, within any
+	// stretch of that length. Zero means 3, a negative value none.
+	Restarts    int
+	RestartsPer time.Duration
+
+	// Restart says which agents are started again that ended otherwise, by their
+	// outcome: Failed and Stalled. Nil means none. A pause comes before, as before
+	// other restarts.
+	Restart map[Outcome]RestartPolicy
 
 	// Backoff is the pause before the first restart of a row; it doubles up to
 	// a minute, is never shorter than the model's RetryAfter, and is lengthened
-	// by up to half at random so that agents do not return as one. A pause that
-	// does not fit is not begun: the agent ends as Exhausted if the deadline is
-	// one of this package, as Failed if it is the caller's. Zero means 1 second,
-	// a negative value no pause but RetryAfter.
+	// by up to half at random so that agents do not return as one. A RetryAfter of
+	// more than a minute parks the agent: another one may have its turn meanwhile.
+	// A pause that does not fit is not begun: the agent ends as Exhausted if the
+	// deadline is one of this package, as Failed if it is the caller's. Zero means
+	// 1 second, a negative value no pause but RetryAfter.
 	Backoff time.Duration
 
+	// Systemic says when trouble is no agent's own but that of an endpoint, and
+	// what is done about it. It is announced once, and acted on once.
+	Systemic SystemicConfig
+
 	// StallAfter is how long an agent may show no life before the watchdog
-	// announces it: an event, a log line, a count in the report. Life is
-	// whatever the agent does, calls of [Alive], and agents that live in its
-	// tools. Tools within a deadline and pauses are no stall; model calls get
-	// twice the time of the slowest answered one if that is more. Nothing is
-	// cut. Zero means 5 minutes, a negative value no watchdog.
+	// announces it: an event, a log line ("agentloop: stalled"), a count in the
+	// report. Each stall is announced once. Life is whatever the agent does, output
+	// of the model, calls of [Alive], and agents that live in its tools. Tools
+	// within a deadline and pauses are no stall; model calls get twice the time of
+	// the slowest answered one if that is more. Zero means 5 minutes, a negative
+	// value no watchdog.
 	StallAfter time.Duration
+
+	// OnStall is what is done about a stall after it was announced. Zero means
+	// nothing.
+	OnStall StallAction
 
 	// Grace is how long tools and model calls may take to return after their
 	// context has ended, before they are abandoned. Zero means 50 ms, a
@@ -57,11 +88,22 @@ type GroupConfig struct {
 	// way to wait for ever.
 	DraftDeadline time.Duration
 
+	// Journal, if not nil, keeps what agents do, so that a run which was killed can
+	// go on: a Run with the same journal takes up each agent where its log ends.
+	// Agents that were done are not run again; answers and results that are
+	// recorded are not asked for again; a call of a tool that was under way is
+	// treated as the tool's Effect says. Nothing that changes something is begun
+	// before it is recorded and on the disk. An agent whose log cannot be written
+	// ends as Failed. Budgets count what was recorded; deadlines begin anew. Agents
+	// that run in tools are not recorded, their tool's call is. The caller opens
+	// the journal and closes it.
+	Journal *journal.Journal
+
 	// OnEvent, if not nil, hears what happens to all agents, one event at a
 	// time and in order, on a goroutine of its own. It never blocks an agent:
 	// 65,536 events wait for it, further ones are dropped and counted, except
-	// ends of agents. Run waits up to one second at its end until all is heard.
-	// If it panics only that event is lost to it.
+	// ends of agents. Run waits up to one second at its end until all is heard, and
+	// not beyond its deadline. If it panics only that event is lost to it.
 	OnEvent func(Event)
 
 	// Logger, if not nil, gets a line for each event, named "agentloop: " and
@@ -84,6 +126,16 @@ const (
 	defaultDraftDeadline = time.Second
 
 	maxBackoff = time.Minute
+
+	// slack is within what time after its deadline a group returns.
+	slack = 100 * time.Millisecond
+	// unwind is what an agent's end takes of a processor, as measured, with much to
+	// spare; up to manyAgents of them end within slack.
+	unwind     = 50 * time.Microsecond
+	manyAgents = 1000
+	// reserve is the part of slack that is not given to hooks: for the report,
+	// and for a machine that is busy.
+	reserve = 20 * time.Millisecond
 )
 
 func (c GroupConfig) filled() GroupConfig {
@@ -93,6 +145,17 @@ func (c GroupConfig) filled() GroupConfig {
 	fill(&c.StallAfter, defaultStallAfter)
 	fill(&c.Grace, defaultGrace)
 	fill(&c.DraftDeadline, defaultDraftDeadline)
+	c.Systemic = c.Systemic.filled()
+	c.Restart = maps.Clone(c.Restart)
+	if c.WindDown == 0 {
+		need := max(0, c.Grace)
+		if slices.ContainsFunc(c.Agents, func(a *Agent) bool { return a.cfg.Draft != nil }) {
+			need += c.DraftDeadline + max(0, c.Grace)
+		}
+		need += time.Duration(max(0, len(c.Agents)-manyAgents)) * unwind
+		c.WindDown = min(need-slack/2, c.Deadline/10)
+	}
+	c.WindDown = max(0, min(c.WindDown, c.Deadline))
 	if c.Rand == nil {
 		c.Rand = rand.Float64
 	}
@@ -121,164 +184,19 @@ func NewGroup(cfg GroupConfig) (*Group, error) {
 	if cfg.DraftDeadline < 0 {
 		return nil, fmt.Errorf("agentloop: DraftDeadline is %v, want 0 (for %v) or more", cfg.DraftDeadline, defaultDraftDeadline)
 	}
+	for of, policy := range cfg.Restart {
+		if err := policy.check(of); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.RestartsPer < 0 {
+		return nil, fmt.Errorf("agentloop: RestartsPer is %v, want 0 (in a row) or more", cfg.RestartsPer)
+	}
+	if cfg.OnStall < StallReport || cfg.OnStall > StallEnd {
+		return nil, fmt.Errorf("agentloop: OnStall is %d, want one of the constants", cfg.OnStall)
+	}
+	if err := cfg.Systemic.check(); err != nil {
+		return nil, err
+	}
 	return &Group{cfg: cfg.filled()}, nil
-}
-
-// Run runs all agents and returns when each has a result: at the latest Grace
-// after the deadline or the end of ctx, plus what Draft hooks take, up to
-// DraftDeadline and Grace once more, plus what OnEvent takes, up to one second.
-// Agents that had no turn by then are in the report as well.
-func (g *Group) Run(ctx context.Context) *Report {
-	began := time.Now()
-	if ctx == nil {
-		return g.notStarted(began)
-	}
-	if d := g.cfg.Deadline; d > 0 {
-		var stop context.CancelFunc
-		ctx, stop, _ = withLimit(ctx, "group", d)
-		defer stop()
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-
-	run := &groupRun{cfg: &g.cfg, cancel: cancel, cause: causeOf(ctx), bus: newBus(&g.cfg)}
-	var watchdog sync.WaitGroup
-	watching, unwatch := context.WithCancel(ctx)
-	watchdog.Go(func() { run.watch(watching) })
-
-	results := run.all(ctx)
-
-	rep := &Report{Started: began, Results: results, Counts: make(map[Outcome]int)}
-	if ctx.Err() != nil {
-		rep.Err = run.cause()
-	}
-	unwatch()
-	watchdog.Wait()
-	for i := range results {
-		rep.Counts[results[i].Outcome]++
-	}
-	rep.Stalls = int(run.stalls.Load())
-	rep.DroppedEvents = run.bus.close()
-	rep.Duration = time.Since(began)
-	return rep
-}
-
-// A groupRun is what the agents of one run share.
-type groupRun struct {
-	cfg     *GroupConfig
-	cancel  context.CancelCauseFunc
-	cause   func() error // why the group's context has ended
-	bus     *bus
-	slowest atomic.Int64 // nanoseconds of the slowest answered model call
-	stalls  atomic.Int64
-
-	mu   sync.Mutex
-	runs []*run // those that have started, ended ones included
-}
-
-func (g *groupRun) started() []*run {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.runs[:len(g.runs):len(g.runs)]
-}
-
-// all starts the agents, as many at a time as may run, and collects results
-// until it has one of each. It counts results; no agent can hold it up, since
-// none runs user code on the goroutine that sends the result.
-func (g *groupRun) all(ctx context.Context) []Result {
-	type numbered struct {
-		i int
-		Result
-	}
-	n := len(g.cfg.Agents)
-	width := n
-	if g.cfg.Parallel > 0 {
-		width = min(n, g.cfg.Parallel)
-	}
-	results := make([]Result, n)
-	back := make(chan numbered, n)
-	next, running := 0, 0
-	for next < n || running > 0 {
-		for next < n && running < width && ctx.Err() == nil {
-			i, r := next, g.newRun(g.cfg.Agents[next])
-			go func() { back <- numbered{i, r.run(ctx)} }()
-			next++
-			running++
-		}
-		if ctx.Err() != nil {
-			for ; next < n; next++ {
-				results[next] = g.neverStarted(ctx, g.cfg.Agents[next])
-			}
-		}
-		if running == 0 {
-			break
-		}
-		r := <-back
-		results[r.i] = r.Result
-		running--
-	}
-	return results
-}
-
-func (g *groupRun) newRun(a *Agent) *run {
-	c := &a.cfg
-	r := &run{
-		agent: a, group: g, prog: newProgress(c.Progression, c.ReadOnly),
-		repeats: newRepeats(c.Repeats, c.RepeatWindow), ladder: newLadder(c),
-	}
-	g.mu.Lock()
-	g.runs = append(g.runs, r)
-	g.mu.Unlock()
-	return r
-}
-
-func (g *groupRun) neverStarted(ctx context.Context, a *Agent) Result {
-	prog := newProgress(a.cfg.Progression, false)
-	res := Result{Name: a.cfg.Name, Missing: prog.missing(), Messages: slices.Clone(a.start)}
-	res.Outcome = outcomeOf(ctx)
-	res.Err = fmt.Errorf("agentloop: agent %q %s: %w: %w", a.cfg.Name, res.Outcome, ErrNeverStarted, g.cause())
-	g.bus.emit(Event{Agent: a.cfg.Name, Kind: EventEnded, Outcome: res.Outcome, Err: res.Err})
-	return res
-}
-
-// notStarted is the report of a run without a context.
-func (g *Group) notStarted(began time.Time) *Report {
-	rep := &Report{Started: began, Err: errNilContext, Counts: map[Outcome]int{Failed: len(g.cfg.Agents)}}
-	for _, a := range g.cfg.Agents {
-		prog := newProgress(a.cfg.Progression, false)
-		rep.Results = append(rep.Results, Result{
-			Name: a.cfg.Name, Outcome: Failed, Missing: prog.missing(), Messages: slices.Clone(a.start),
-			Err: fmt.Errorf("agentloop: agent %q %s: %w: %w", a.cfg.Name, Failed, ErrNeverStarted, errNilContext),
-		})
-	}
-	return rep
-}
-
-// causeOf returns a function that tells why ctx has ended. All its callers get
-// the same error, whose methods do no harm.
-func causeOf(ctx context.Context) func() error {
-	var once sync.Once
-	var cause error
-	known := make(chan struct{})
-	return func() error {
-		// The text of a cause is user code: not while the Once has its lock.
-		once.Do(func() {
-			go func() {
-				cause = contained(context.Cause(ctx))
-				close(known)
-			}()
-		})
-		<-known
-		return cause
-	}
-}
-
-// answeredIn notes how long an answered model call took.
-func (g *groupRun) answeredIn(d time.Duration) {
-	for {
-		old := g.slowest.Load()
-		if int64(d) <= old || g.slowest.CompareAndSwap(old, int64(d)) {
-			return
-		}
-	}
 }

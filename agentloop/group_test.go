@@ -132,17 +132,21 @@ func TestGroupReturnsThoughToolsNeverReturn(t *testing.T) {
 }
 
 func TestGraceIsASetting(t *testing.T) {
-	for name, c := range map[string]struct{ grace, took time.Duration }{
-		"longer": {2 * time.Second, 3 * time.Second},
-		"none":   {-1, time.Second},
+	for name, c := range map[string]struct{ deadline, grace, took time.Duration }{
+		"longer":                     {time.Minute, 2 * time.Second, time.Minute + 50*time.Millisecond},
+		"far longer than there is":   {time.Second, 2 * time.Second, time.Second + 80*time.Millisecond},
+		"none":                       {time.Second, -1, time.Second},
+		"longer, without a deadline": {-1, 2 * time.Second, time.Hour + 2*time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				release := make(chan struct{})
 				defer close(release)
 				m := play(func(ctx, *chat.Request) (*chat.Response, error) { <-release; return nil, nil })
-				rep := runGroup(t, t.Context(), agentloop.GroupConfig{
-					Agents: many(t, 2, agentloop.Config{Model: m}), Deadline: time.Second, Grace: c.grace})
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Hour, cancel)
+				rep := runGroup(t, ctx, agentloop.GroupConfig{
+					Agents: many(t, 2, agentloop.Config{Model: m}), Deadline: c.deadline, Grace: c.grace})
 				assert.Equal(t, c.took, rep.Duration)
 				assert.Equal(t, 2, rep.Counts[agentloop.Abandoned])
 			})
@@ -156,9 +160,10 @@ func TestAgentsThatHadNoTurnAreNamed(t *testing.T) {
 		deadline time.Duration
 		cancel   bool
 		want     agentloop.Outcome
+		early    time.Duration
 	}{
-		"at the deadline": {50 * time.Second, false, agentloop.Exhausted},
-		"at a cancel":     {-1, true, agentloop.Cancelled},
+		"at the deadline": {50 * time.Second, false, agentloop.Exhausted, 1050 * time.Millisecond},
+		"at a cancel":     {-1, true, agentloop.Cancelled, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -171,7 +176,7 @@ func TestAgentsThatHadNoTurnAreNamed(t *testing.T) {
 				cfg := agentloop.Config{Model: play(after(20*time.Second, says("ok"))), Tools: (&desk{}).tools(t),
 					Draft: func(context.Context, *agentloop.Result) (string, error) { drafts.Add(1); return "", nil }}
 				rep := runGroup(t, ctx, agentloop.GroupConfig{Agents: many(t, 9, cfg), Parallel: 2, Deadline: c.deadline})
-				assert.Equal(t, 50*time.Second, rep.Duration)
+				assert.Equal(t, 50*time.Second-c.early, rep.Duration)
 				assert.Equal(t, map[agentloop.Outcome]int{agentloop.Done: 4, c.want: 5}, rep.Counts)
 				assert.EqualValues(t, 2, drafts.Load(), "of those that had started")
 				for i, res := range rep.Results[6:] {
@@ -323,7 +328,12 @@ func TestDrafts(t *testing.T) {
 				} else {
 					assert.ErrorContains(t, res.DraftErr, c.err)
 				}
-				assert.Equal(t, time.Minute+c.took, rep.Duration)
+				// The agent was stopped early enough for the hook to have its time.
+				const early = 1050 * time.Millisecond
+				assert.Equal(t, time.Minute-early+c.took, rep.Duration)
+				assert.LessOrEqual(t, rep.Duration, time.Minute+100*time.Millisecond)
+				de, _ := errors.AsType[*agentloop.DeadlineError](res.Err)
+				assert.Equal(t, &agentloop.DeadlineError{Of: "group", Limit: time.Minute, Early: early}, de)
 			})
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
+	"strconv"
 	"time"
 )
 
@@ -14,22 +15,29 @@ type loss struct {
 	err       error
 	panicked  *PanicError // if that is how
 	abandoned bool        // it ignored its context
+	labels    callLabels  // of the goroutine that was abandoned
 }
 
 // guarded runs user code on a goroutine of its own and comes back at the
-// latest grace after ctx has ended, with what the code returned, or with a
+// latest Grace after ctx has ended, with what the code returned, or with a
 // loss. What abandoned code returns later is dropped.
 //
 // The loop of an agent runs user code in no other way, which is why it always
 // comes to its end. For the same reason fn asks of an error what is to be known
 // of it: its methods are user code too.
-func guarded[T any](ctx context.Context, agent, in string, grace time.Duration, fn func(context.Context) T) (value T, lost *loss) {
+func guarded[T any](ctx context.Context, run *run, in string, fn func(context.Context) T) (value T, lost *loss) {
 	type returned struct {
 		value T
 		lost  *loss
 	}
 	back := make(chan returned, 1) // room for one: late code must not block
+	run.foreign.Add(1)
+	// Profiles and dumps tell with these whose goroutine it is. They are made
+	// here: there are thousands of those goroutines, and their stacks are small.
+	labels := callLabels{run.name(), in, strconv.FormatInt(run.group.calls.Add(1), 10)}
+	labelled := pprof.WithLabels(ctx, labels.set())
 	go func() {
+		defer run.foreign.Add(-1)
 		r := returned{lost: &loss{err: fmt.Errorf("%s %w", in, ErrExited)}}
 		defer func() {
 			// nil only if there was no panic, also for panic(nil).
@@ -39,10 +47,8 @@ func guarded[T any](ctx context.Context, agent, in string, grace time.Duration, 
 			}
 			back <- r
 		}()
-		// Profiles and dumps tell with these whose goroutine it is.
-		ctx := pprof.WithLabels(ctx, pprof.Labels("agent", agent, "in", in))
-		pprof.SetGoroutineLabels(ctx)
-		r.value = fn(ctx)
+		pprof.SetGoroutineLabels(labelled)
+		r.value = fn(labelled)
 		r.lost = nil
 	}()
 
@@ -56,6 +62,7 @@ func guarded[T any](ctx context.Context, agent, in string, grace time.Duration, 
 	// context may just not have had its turn when the time is up; slices come
 	// late there too, and so the patience grows with the need.
 	const slices = 10
+	grace := run.grace()
 	patience := time.NewTimer(grace - grace/slices*(slices-1))
 	defer patience.Stop()
 	for range slices {
@@ -71,6 +78,6 @@ func guarded[T any](ctx context.Context, agent, in string, grace time.Duration, 
 	case r := <-back: // just so
 		return r.value, r.lost
 	default:
-		return value, &loss{err: fmt.Errorf("%s %w for %v", in, ErrAbandoned, grace), abandoned: true}
+		return value, &loss{err: fmt.Errorf("%s %w for %v", in, ErrAbandoned, grace), abandoned: true, labels: labels}
 	}
 }

@@ -17,10 +17,11 @@ type limit struct {
 	up  *limit
 }
 
-// withLimit bounds ctx. The returned error is the cause if that bound ends it.
-func withLimit(ctx context.Context, of string, d time.Duration) (context.Context, context.CancelFunc, *DeadlineError) {
+// withLimit bounds ctx, a little before the limit if early is not zero. The
+// returned error is the cause if that bound ends it.
+func withLimit(ctx context.Context, of string, d, early time.Duration) (context.Context, context.CancelFunc, *DeadlineError) {
 	up, _ := ctx.Value(limitKey{}).(*limit)
-	l := &limit{err: &DeadlineError{Of: of, Limit: d}, at: time.Now().Add(d), up: up}
+	l := &limit{err: &DeadlineError{Of: of, Limit: d, Early: early}, at: time.Now().Add(d - early), up: up}
 	ctx = context.WithValue(ctx, limitKey{}, l)
 	ctx, stop := context.WithDeadlineCause(ctx, l.at, l.err)
 	return ctx, stop, l.err
@@ -60,6 +61,13 @@ func pending(ctx context.Context) (*DeadlineError, time.Duration) {
 func outcomeOf(ctx context.Context) Outcome {
 	if expired(ctx) != nil {
 		return Exhausted
+	}
+	// By identity, not by errors.As: a caller's cause may wrap what it likes.
+	switch context.Cause(ctx).(type) {
+	case *SystemicError, *unopenedError:
+		return Failed
+	case *StallError:
+		return Stalled
 	}
 	return Cancelled
 }

@@ -38,8 +38,21 @@ import (
 // agent ends as [Exhausted].
 //
 // What Chat returns beside an error is not used.
+//
+// A Model may have a method Endpoint() string that names what it calls: trouble
+// that is an endpoint's and not an agent's (GroupConfig.Systemic) is told apart by
+// it. Without, all models of a group are taken to call the same one.
 type Model interface {
 	Chat(ctx context.Context, req *chat.Request) (*chat.Response, error)
+}
+
+// endpointOf asks a model for its endpoint, which may panic.
+func endpointOf(m Model) (name string) {
+	defer func() { _ = recover() }()
+	if e, ok := m.(interface{ Endpoint() string }); ok {
+		return e.Endpoint()
+	}
+	return ""
 }
 
 // A ModelFunc is a function that is a [Model].
@@ -57,14 +70,18 @@ type reply struct {
 	err       error
 	retryable bool
 	after     time.Duration
-	late      bool // it matches context.DeadlineExceeded
-	denied    bool // it is about the caller's key or quota
-	overflow  bool // the conversation is too long
+	late      bool  // it matches context.DeadlineExceeded
+	denied    bool  // it is about the caller's key or quota
+	overflow  bool  // the conversation is too long
+	ofAll     bool  // the same happens to most agents
+	played    bool  // it is from the journal
+	finished  bool  // there is none, for the agent was done before
+	unsaved   error // why it is not in the journal
 	bill      bill
 }
 
-// question makes one call and turns every way to fail into an error.
-func question(ctx context.Context, m Model, req *chat.Request) reply {
+// put asks a model and turns every way to fail into an error.
+func put(ctx context.Context, m Model, req *chat.Request) reply {
 	resp, err := m.Chat(ctx, req)
 	switch {
 	case err != nil:

@@ -57,10 +57,7 @@ const (
 )
 
 func newRepeats(limit, window int) repeats {
-	return repeats{
-		limit: limit, window: window, seed: maphash.MakeSeed(),
-		seen: make(map[uint64]int), at: make(map[uint64]int), tools: make(map[string]struct{}),
-	}
+	return repeats{limit: limit, window: window} // maps when there is something for them
 }
 
 // signature is the key of a call, whatever comes of it.
@@ -76,6 +73,10 @@ func (r *repeats) signature(tool string, args []byte) uint64 {
 // add notes a call of the round. Errors are judged by the call alone: their
 // texts differ in what does not matter.
 func (r *repeats) add(tool string, raw json.RawMessage, result string, failed bool) news {
+	if r.seen == nil {
+		r.seed = maphash.MakeSeed()
+		r.seen, r.at, r.tools = make(map[uint64]int), make(map[uint64]int), make(map[string]struct{})
+	}
 	args := canonical(raw)
 	r.calls++
 	var h maphash.Hash

@@ -15,15 +15,18 @@ const (
 	// answered with a whole text.
 	Done Outcome = "done"
 	// Stalled: the model made no progress: it stopped early, answered nothing,
-	// or repeated itself, against all advice.
+	// or repeated itself, against all advice. Or it showed no life at all, and
+	// OnStall says that this is an end.
 	Stalled Outcome = "stalled"
 	// Exhausted: a bound was reached: a budget, the context window, or a deadline
 	// of agent or group, also if it leaves too little time to go on after a fault.
 	// Err is a [BudgetError], [ContextError] or [DeadlineError].
 	Exhausted Outcome = "exhausted"
-	// Failed: the model or a tool failed for good, or restarts are used up.
+	// Failed: the model or a tool failed for good, restarts are used up, or the
+	// group stopped since its endpoint fails all.
 	Failed Outcome = "failed"
-	// Cancelled: the caller's context or CancelGroup ended it, in time.
+	// Cancelled: the caller's context, CancelGroup or CancelAgents ended it, in
+	// time.
 	Cancelled Outcome = "cancelled"
 	// Abandoned: its context was ended, for whatever reason, but the model call
 	// or a tool that it waited for ignored that and is still there.
@@ -76,6 +79,16 @@ type Result struct {
 	Started  time.Time
 	Duration time.Duration
 
+	// Replayed is how many of Rounds were not asked for but found in the journal.
+	Replayed int
+
+	// Uncertain lists calls that were under way when an earlier process ended, and
+	// whose effect nobody knows. They were not repeated; the model was told.
+	Uncertain []Uncertainty
+
+	// JournalErr is why the agent's end is not in the journal. What came before is.
+	JournalErr error
+
 	// Stuck says what the agent waited for when its context ended, since when,
 	// and what it did before. It is empty if the agent ended by itself.
 	Stuck string
@@ -87,12 +100,25 @@ type Result struct {
 }
 
 // An Abandonment is user code that was left behind because it ignored its
-// context. Its goroutine carries the pprof labels agent and in.
+// context. Its goroutine carries the pprof labels agent, in and call.
 type Abandonment struct {
-	In      string // model, draft, rand, or "tool NAME"
+	Agent   string
+	In      string // model, draft, rand, journal, or "tool NAME"
 	CallID  string // of the tool call
 	Started time.Time
-	Waited  time.Duration // until it was given up
+	Waited  time.Duration // its age when it was given up
+
+	// Stack says where its goroutines were at that time, as a goroutine profile
+	// does, or in parentheses why that is not known.
+	Stack string
+}
+
+// An Uncertainty is a call of a tool that may have taken effect, or not.
+type Uncertainty struct {
+	Agent     string
+	Tool      string
+	CallID    string
+	Arguments string // JSON
 }
 
 // A Report is how a group ended.
@@ -103,11 +129,21 @@ type Report struct {
 	// Results has one entry per agent, in the order of GroupConfig.Agents.
 	Results []Result
 
+	// Children are the results of agents that ran in tools of others, in the order
+	// in which they ended. Counts is without them.
+	Children []Result
+
+	// Abandoned is all that was left behind, by any agent.
+	Abandoned []Abandonment
+
+	// Uncertain is all calls of any agent whose effect nobody knows.
+	Uncertain []Uncertainty
+
 	// Counts is how many agents had each outcome.
 	Counts map[Outcome]int
 
-	// Err is why the group ended its agents: a [DeadlineError], or the cause
-	// of the cancellation. Nil if each came to an end of its own.
+	// Err is why the group ended its agents: a [DeadlineError], a [SystemicError],
+	// or the cause of the cancellation. Nil if each came to an end of its own.
 	Err error
 
 	// Stalls is how often the watchdog spoke.

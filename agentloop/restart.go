@@ -2,40 +2,122 @@ package agentloop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/neverhang/neverhang/chat"
 )
 
 // inRand names the code of GroupConfig.Rand.
 const inRand = "rand"
 
 // pause waits before the agent goes on after a passing fault, or ends it if
-// there were too many in a row or the wait does not fit.
+// there were too many or the wait does not fit.
 func (r *run) pause(ctx context.Context, ans *reply) *ending {
 	g := r.group.cfg
 	r.faults++
 	if r.faults == 1 {
 		r.first = ans.err
 	}
-	if r.faults > g.Restarts {
-		return r.failed(ctx, ans, fmt.Sprintf(" (%d passing faults in a row, %d restarts allowed)", r.faults, max(0, g.Restarts)))
+	most := max(0, g.Restarts)
+	switch {
+	case g.RestartsPer > 0:
+		if !r.passing.admits(time.Now(), most, g.RestartsPer) {
+			return r.failed(ctx, ans, fmt.Sprintf(" (more than %d passing faults within %v)", most, g.RestartsPer))
+		}
+	case r.faults > most:
+		return r.failed(ctx, ans, fmt.Sprintf(" (%d passing faults in a row, %d restarts allowed)", r.faults, most))
 	}
-	d := restartPause(g.Backoff, r.faults, ans.after, r.random(ctx))
+	return r.rest(ctx, r.faults, ans.after, ans.err, func() error { return r.fault(ctx, ans) })
+}
+
+// again reports whether the run goes on though it came to an end, by the
+// group's policy. If it cannot, end may become another one.
+func (r *run) again(ctx context.Context, end **ending) bool {
+	was := *end
+	if e := r.tape.again(); e != nil && e.Outcome == was.outcome {
+		r.tape.take()
+		r.res.Restarts++
+		r.revive(was.outcome, e.Fresh)
+		return true
+	}
+	policy, some := r.group.cfg.Restart[was.outcome]
+	if !some || ctx.Err() != nil || r.prog.complete() || !r.tape.live() || errors.Is(was.err, ErrJournal) {
+		return false
+	}
+	if r.policed == nil {
+		r.policed = make(map[Outcome]*timesWithin)
+	}
+	times := r.policed[was.outcome]
+	if times == nil {
+		times = &timesWithin{}
+		r.policed[was.outcome] = times
+	}
+	if !times.admits(time.Now(), policy.Max, policy.Per) {
+		return false
+	}
+	if other := r.rest(ctx, len(times.at), 0, was.err, func() error { return was.err }); other != nil {
+		*end = other
+		return false
+	}
+	if r.tape != nil {
+		e := &entry{Kind: entryAgain, Outcome: was.outcome, Error: was.err.Error(), Fresh: policy.Fresh}
+		if err := r.write(ctx, e, false); err != nil {
+			*end = &ending{outcome: Failed, err: unsavedError(err)}
+			return false
+		}
+	}
+	r.revive(was.outcome, policy.Fresh)
+	return true
+}
+
+// revive makes a run that came to an end ready to go on.
+func (r *run) revive(from Outcome, fresh bool) {
+	r.ladder.down()
+	r.faults, r.first = 0, nil
+	r.repeats = newRepeats(r.agent.cfg.Repeats, r.agent.cfg.RepeatWindow)
+	r.restarted = from == Failed
+	switch {
+	case fresh:
+		r.hist = newHistory(r.agent.start)
+		r.startOver()
+	case r.hist.last().Role == chat.RoleAssistant:
+		r.hist.user(chat.User(advice(ErrStoppedEarly, r.prog.next())))
+	}
+}
+
+// parkAfter is from which RetryAfter on the agent gives its turn to another
+// one meanwhile.
+const parkAfter = maxBackoff
+
+// rest is the pause before restart number n of a row, of at least the given
+// time, or the end if that does not fit. fault tells in full what it is for.
+func (r *run) rest(ctx context.Context, n int, after time.Duration, err error, fault func() error) *ending {
+	d := restartPause(r.group.cfg.Backoff, n, after, r.random(ctx))
 	if ctx.Err() != nil { // Rand took its time
 		return r.stopped(ctx, nil)
 	}
 	if at, ok := ctx.Deadline(); ok && time.Until(at) <= d {
 		left := time.Until(at)
-		fault := r.fault(ctx, ans)
 		if ours, _ := pending(ctx); ours != nil {
-			return &ending{outcome: Exhausted, err: spent(ours, left, fmt.Sprintf("a restart would take %v", brief(d)), fault)}
+			return &ending{outcome: Exhausted, err: spent(ours, left, fmt.Sprintf("a restart would take %v", brief(d)), fault())}
 		}
-		return &ending{outcome: Failed, err: fmt.Errorf("%w (a restart in %v would come after the deadline in %v)", fault, brief(d), brief(left))}
+		return &ending{outcome: Failed, err: fmt.Errorf("%w (a restart in %v would come after the deadline in %v)", fault(), brief(d), brief(left))}
 	}
 	r.res.Restarts++
-	r.emit(Event{Kind: EventRestart, Err: ans.err, After: d})
+	parked := after > parkAfter
+	kind := EventRestart
+	if parked {
+		kind = EventParked
+	}
+	r.emit(Event{Kind: kind, Err: err, After: d})
 	r.does("pausing after a fault of the model", ends)
+	if parked && r.parent == nil {
+		r.group.turns.give()
+		defer func() { r.turnless = !r.group.turns.take(ctx, true) }()
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -77,7 +159,7 @@ func spent(ours *DeadlineError, left time.Duration, need string, fault error) er
 // random asks Rand, which may answer anything, or nothing.
 func (r *run) random(ctx context.Context) float64 {
 	began := time.Now()
-	x, lost := guarded(ctx, r.name(), inRand, r.grace(), func(context.Context) float64 { return r.group.cfg.Rand() })
+	x, lost := guarded(ctx, r, inRand, func(context.Context) float64 { return r.group.cfg.Rand() })
 	if lost != nil {
 		r.lose(inRand, "", began, lost)
 		return 0

@@ -194,15 +194,23 @@ func (r *run) summarize(ctx context.Context, room int64) *ending {
 	req := r.agent.cfg.Request
 	req.Messages = []chat.Message{chat.User(summaryTask(text))}
 	req.OnOutput = r.beat
-	r.does("having the work so far summed up", model)
 	began := time.Now()
-	ans, lost := r.consult(ctx, &req, messageBytes(&req.Messages[0]))
+	ans, lost := r.consult(ctx, &req, question{
+		sent: messageBytes(&req.Messages[0]), doing: "having the work so far summed up", summary: true,
+	})
 	switch {
 	case lost != nil && ctx.Err() != nil:
 		return r.stopped(ctx, lost)
 	case ctx.Err() != nil:
 		return r.stopped(ctx, nil)
+	case ans.unsaved != nil:
+		return &ending{outcome: Failed, err: unsavedError(ans.unsaved)}
+	case ans.finished:
+		return nil
 	case lost != nil || ans.err != nil:
+		if end := r.refused(ctx, &ans, true); end != nil {
+			return end
+		}
 		r.emit(Event{Kind: EventSummarized, Err: errOf(ans.err, lost), After: time.Since(began)})
 		return nil
 	}

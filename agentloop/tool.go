@@ -47,6 +47,12 @@ type Tool struct {
 	// Effect says what a call changes. The zero value is the careful one.
 	Effect Effect
 
+	// Replay, if not nil, is called in the place of Run when an agent goes on from
+	// its journal, for each call that succeeded before, with the result it had:
+	// a tool that keeps something in memory can bring that up to date. It changes
+	// nothing else. An error ends the agent as Failed.
+	Replay func(ctx context.Context, args json.RawMessage, result string) error
+
 	// Polling tools may be called over and over with the same result without
 	// being taken for a model that repeats itself.
 	Polling bool

@@ -124,23 +124,29 @@ func (r *run) silentAt(now time.Time) time.Time {
 }
 
 // stalled returns what the agent does and how long it has been silent, if that
-// is too long and was not told yet; if not, when to look again.
-func (r *run) stalled(now time.Time) (state string, silent time.Duration, next time.Time) {
+// is too long and was not told yet; if not, when to look again. Who waits for an
+// agent of the same group is not told of: that one is.
+func (r *run) stalled(now time.Time) (stall *StallError, p patience, next time.Time) {
 	if at := r.silentAt(now); at.After(now) {
-		return "", 0, at
+		return nil, 0, at
 	}
 	next = now.Add(r.group.window(usual))
-	p := &r.pulse
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.doing == "" || p.patience == ends || p.told {
-		return "", 0, next
+	pulse := &r.pulse
+	pulse.mu.Lock()
+	defer pulse.mu.Unlock()
+	if pulse.doing == "" || pulse.patience == ends || pulse.told {
+		return nil, 0, next
 	}
-	if at := p.life.Add(r.group.window(p.patience)); at.After(now) { // it came to life just now
-		return "", 0, at
+	for c := range pulse.children {
+		if c.group == r.group {
+			return nil, 0, next
+		}
 	}
-	p.told = true
-	return p.stateLocked(now), now.Sub(p.life), next
+	if at := pulse.life.Add(r.group.window(pulse.patience)); at.After(now) { // it came to life just now
+		return nil, 0, at
+	}
+	pulse.told = true
+	return &StallError{Silent: now.Sub(pulse.life), State: pulse.stateLocked(now)}, pulse.patience, next
 }
 
 // window is how long an agent of the group may show no life.
@@ -160,7 +166,7 @@ func (g *groupRun) window(p patience) time.Duration {
 }
 
 // watch speaks once for each agent that shows no life for the window, and
-// again only if it lived in between. It announces and does nothing else.
+// again only if it lived in between. First it speaks, then it acts.
 func (g *groupRun) watch(ctx context.Context) {
 	if g.cfg.StallAfter < 0 {
 		return
@@ -177,10 +183,14 @@ func (g *groupRun) watch(ctx context.Context) {
 		now := time.Now()
 		next := now.Add(window)
 		for _, r := range g.started() {
-			state, silent, due := r.stalled(now)
-			if state != "" {
+			stall, of, due := r.stalled(now)
+			if stall != nil {
 				g.stalls.Add(1)
-				r.emit(Event{Kind: EventStalled, Text: state, After: silent})
+				r.emit(Event{Kind: EventStalled, Text: stall.State, After: stall.Silent, Err: stall})
+				if of == model {
+					g.troubles.silent(r, now.Add(-stall.Silent))
+				}
+				g.actOn(r, stall)
 			}
 			if due.Before(next) {
 				next = due
@@ -189,4 +199,43 @@ func (g *groupRun) watch(ctx context.Context) {
 		// Thousands of agents are not looked at for each of them alone.
 		timer.Reset(max(next.Sub(now), window/100))
 	}
+}
+
+// actOn does what the policy says about a stall.
+func (g *groupRun) actOn(r *run, stall *StallError) {
+	switch g.cfg.OnStall {
+	case StallRetry:
+		r.reins.mu.Lock()
+		call := r.reins.call
+		r.reins.mu.Unlock()
+		if call != nil {
+			call(stall)
+		}
+	case StallEnd:
+		r.cut(stall)
+	}
+}
+
+// stoppable returns a context for one call, which the watchdog can end alone
+// if it may.
+func (r *run) stoppable(ctx context.Context) (context.Context, func()) {
+	if r.group.cfg.OnStall != StallRetry {
+		return ctx, func() {}
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	r.callWith(stop)
+	return ctx, func() { r.callWith(nil); stop(nil) }
+}
+
+// callWith says how the call under way can be stopped alone.
+func (r *run) callWith(stop context.CancelCauseFunc) {
+	r.reins.mu.Lock()
+	defer r.reins.mu.Unlock()
+	r.reins.call = stop
+}
+
+// stallOf returns the stall for which the watchdog ended ctx, or nil.
+func stallOf(ctx context.Context) *StallError {
+	stall, _ := context.Cause(ctx).(*StallError)
+	return stall
 }

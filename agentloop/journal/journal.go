@@ -1,0 +1,150 @@
+package journal
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// Config sets up a [Journal].
+type Config struct {
+	// Dir is the folder, which is made if it is missing. Required unless FS is
+	// set.
+	Dir string
+
+	// FS, if not nil, is where the journal is instead of Dir.
+	FS FS
+
+	// SyncEvery is how long a line that nobody waits for may take until it is on
+	// the disk. Zero means 1 second, a negative value until somebody waits or the
+	// log is closed.
+	SyncEvery time.Duration
+}
+
+const defaultSyncEvery = time.Second
+
+// A Journal is a folder of logs that this process alone writes to. It is safe
+// for concurrent use.
+type Journal struct {
+	fs     FS
+	dir    string
+	lock   io.Closer
+	commit committer
+
+	mu     sync.Mutex
+	logs   map[string]*Log // open ones, by file
+	closed bool
+}
+
+// Open opens a journal, new or not, and takes its lock.
+func Open(cfg Config) (*Journal, error) {
+	if cfg.FS == nil {
+		if cfg.Dir == "" {
+			return nil, errors.New("journal: Dir is empty")
+		}
+		cfg.FS = osFS{cfg.Dir}
+	}
+	if cfg.SyncEvery == 0 {
+		cfg.SyncEvery = defaultSyncEvery
+	}
+	j := &Journal{fs: cfg.FS, dir: cfg.Dir, logs: make(map[string]*Log)}
+	j.commit.every = cfg.SyncEvery
+	var err error
+	if j.lock, err = cfg.FS.Lock(lockFile); err != nil {
+		return nil, &Error{Op: "lock", File: firstOf(cfg.Dir, lockFile), Err: err}
+	}
+	return j, nil
+}
+
+func firstOf(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// Dir returns Config.Dir.
+func (j *Journal) Dir() string { return j.dir }
+
+// Log opens the log of the given name, and returns what is in it. Parts of the
+// name between slashes are folders; see [Escape]. A line that was torn is cut off.
+// A log is open once at a time; it is to be closed.
+func (j *Journal) Log(name string) (*Log, []json.RawMessage, error) {
+	file := fileOf(name)
+	l := &Log{journal: j, file: file, turn: make(chan struct{}, 1)}
+	j.mu.Lock()
+	_, twice := j.logs[file]
+	closed := j.closed
+	if !twice && !closed {
+		j.logs[file] = l
+	}
+	j.mu.Unlock()
+	switch {
+	case closed:
+		return nil, nil, &Error{Op: "open", File: file, Err: ErrClosed}
+	case twice:
+		return nil, nil, &Error{Op: "open", File: file, Err: errors.New("it is open already")}
+	}
+	lines, err := l.open()
+	if err != nil {
+		j.forget(l)
+		return nil, nil, err
+	}
+	return l, lines, nil
+}
+
+func (l *Log) open() ([]json.RawMessage, error) {
+	f, err := l.journal.fs.Open(l.file)
+	if err != nil {
+		return nil, &Error{Op: "open", File: l.file, Err: err}
+	}
+	l.f = f
+	data, err := io.ReadAll(f)
+	if err != nil {
+		_ = f.Close()
+		return nil, &Error{Op: "read", File: l.file, Err: err}
+	}
+	lines, good, ended, bad := scan(data)
+	if bad > 0 {
+		_ = f.Close()
+		return nil, &Error{Op: "read", File: l.file, Line: bad, Err: fmt.Errorf("%w, though lines come after it", ErrCorrupt)}
+	}
+	l.size, l.unended = int64(good), !ended
+	l.spoiled = good < len(data) // cut off before the next line is written
+	return lines, nil
+}
+
+func (j *Journal) forget(l *Log) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.logs[l.file] == l {
+		delete(j.logs, l.file)
+	}
+}
+
+// Close closes all logs and gives the lock back. It waits for the disk.
+func (j *Journal) Close() error {
+	j.mu.Lock()
+	closed := j.closed
+	j.closed = true
+	var open []*Log
+	for _, l := range j.logs {
+		open = append(open, l)
+	}
+	j.mu.Unlock()
+	if closed {
+		return nil
+	}
+	var errs []error
+	for _, l := range open {
+		errs = append(errs, l.Close())
+	}
+	j.commit.stop()
+	if err := j.lock.Close(); err != nil {
+		errs = append(errs, &Error{Op: "lock", File: lockFile, Err: err})
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,397 @@
+package journal_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/neverhang/neverhang/agentloop/journal"
+)
+
+// asHolder makes the test binary a process that holds a journal.
+const asHolder = "JOURNAL_TEST_HOLDS"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(asHolder); dir != "" {
+		_, err := journal.Open(journal.Config{Dir: dir})
+		fmt.Println("holds", err)
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+type line struct {
+	N    int    `json:"n"`
+	Text string `json:"text,omitempty"`
+}
+
+func open(t testing.TB, cfg journal.Config) *journal.Journal {
+	t.Helper()
+	j, err := journal.Open(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = j.Close() })
+	return j
+}
+
+func numbers(t testing.TB, lines []json.RawMessage) (list []int) {
+	t.Helper()
+	for _, raw := range lines {
+		var l line
+		require.NoError(t, json.Unmarshal(raw, &l))
+		list = append(list, l.N)
+	}
+	return list
+}
+
+func TestLinesAreThereAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "run")
+	for round := range 3 {
+		j := open(t, journal.Config{Dir: dir})
+		for _, name := range []string{"run", "agents/Anna", "agents/" + journal.Escape("../b / ü?"), "agents/" + strings.Repeat("x", 500)} {
+			l, lines, err := j.Log(name)
+			require.NoError(t, err)
+			assert.Equal(t, []int{0, 1, 2, 3}[:2*round], append([]int{}, numbers(t, lines)...))
+			require.NoError(t, l.Append(line{N: 2 * round, Text: "a\nb <&>"}))
+			require.NoError(t, l.Append(line{N: 2*round + 1}))
+			if round == 1 {
+				require.NoError(t, l.Sync())
+				require.NoError(t, l.Close())
+				assert.ErrorIs(t, l.Append(line{}), journal.ErrClosed)
+				assert.ErrorIs(t, l.Sync(), journal.ErrClosed)
+				assert.NoError(t, l.Close())
+			}
+			if round == 0 {
+				_, _, err = j.Log(name)
+				assert.ErrorContains(t, err, "it is open already")
+			}
+			if round == 2 {
+				return
+			}
+		}
+		require.NoError(t, j.Close())
+		require.NoError(t, j.Close())
+		_, _, err := j.Log("run")
+		assert.ErrorIs(t, err, journal.ErrClosed)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "agents", "*"))
+	require.NoError(t, err)
+	assert.Len(t, files, 3, "none outside of its folder")
+}
+
+func TestTornLines(t *testing.T) {
+	whole := "{\"n\":1}\n{\"n\":2}\n"
+	for name, c := range map[string]struct {
+		data string
+		want []int
+		err  string
+	}{
+		"none":                           {whole, []int{1, 2}, ""},
+		"the last, in its middle":        {whole + `{"n":`, []int{1, 2}, ""},
+		"the last, at its first byte":    {whole + `{`, []int{1, 2}, ""},
+		"only its line break":            {strings.TrimSuffix(whole, "\n"), []int{1, 2}, ""},
+		"with a line break":              {whole + "{\"n\":\n", []int{1, 2}, ""},
+		"several, after a power cut":     {whole + "\x00\x00\x00\n\x00\x00", []int{1, 2}, ""},
+		"a number alone is no line":      {whole + "17\n", []int{1, 2}, ""},
+		"all":                            {"{\"n\"", nil, ""},
+		"in the middle":                  {"{\"n\":1}\n{\"n\"\n{\"n\":3}\n", nil, "journal: read agents/a.jsonl, line 2: cannot be read, though lines come after it"},
+		"in the middle, and at the end":  {"{\"n\":1}\n\n\n{\"n\":3}\n{", nil, "journal: read agents/a.jsonl, line 2: cannot be read"},
+		"two in one, as without a break": {"{\"n\":1}{\"n\":2}\n{\"n\":3}\n", nil, "journal: read agents/a.jsonl, line 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			file := filepath.Join(dir, "agents", "a.jsonl")
+			require.NoError(t, os.Mkdir(filepath.Dir(file), 0o755))
+			require.NoError(t, os.WriteFile(file, []byte(c.data), 0o600))
+			j := open(t, journal.Config{Dir: dir})
+			l, lines, err := j.Log("agents/a")
+			if c.err != "" {
+				require.ErrorContains(t, err, c.err)
+				require.ErrorIs(t, err, journal.ErrCorrupt)
+				data, err := os.ReadFile(file)
+				require.NoError(t, err)
+				assert.Equal(t, c.data, string(data), "nothing is thrown away")
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, c.want, numbers(t, lines))
+			require.NoError(t, l.Append(line{N: 7}))
+			require.NoError(t, l.Close())
+			_, lines, err = j.Log("agents/a")
+			require.NoError(t, err)
+			assert.Equal(t, append(c.want, 7), numbers(t, lines), "what comes after is not glued to it")
+		})
+	}
+}
+
+func TestOneProcessAtATime(t *testing.T) {
+	dir := t.TempDir()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asHolder+"="+dir)
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	buf := make([]byte, 64)
+	n, _ := out.Read(buf)
+	require.Equal(t, "holds <nil>\n", string(buf[:n]))
+
+	_, err = journal.Open(journal.Config{Dir: dir})
+	require.ErrorIs(t, err, journal.ErrLocked)
+	assert.EqualError(t, err, fmt.Sprintf("journal: lock %s: another process writes to it (process %d)", dir, cmd.Process.Pid))
+
+	// Killed, it holds nothing any more.
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	_ = in.Close()
+	open(t, journal.Config{Dir: dir})
+	_, err = journal.Open(journal.Config{Dir: dir})
+	assert.ErrorIs(t, err, journal.ErrLocked, "not even twice in one process")
+}
+
+func TestWhatCannotBeOpened(t *testing.T) {
+	_, err := journal.Open(journal.Config{})
+	assert.EqualError(t, err, "journal: Dir is empty")
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err = journal.Open(journal.Config{Dir: file})
+	assert.ErrorIs(t, err, syscall.ENOTDIR)
+	e, ok := errors.AsType[*journal.Error](err)
+	require.True(t, ok)
+	assert.Equal(t, "lock", e.Op)
+
+	j := open(t, journal.Config{Dir: t.TempDir()})
+	l, _, err := j.Log("a")
+	require.NoError(t, err)
+	assert.ErrorContains(t, l.Append(func() {}), "journal: encode a.jsonl")
+	require.NoError(t, os.Mkdir(filepath.Join(j.Dir(), "b.jsonl"), 0o755))
+	_, _, err = j.Log("b")
+	assert.ErrorContains(t, err, "journal: open b.jsonl: ")
+}
+
+// memFS is a disk that can be full, and fail.
+type memFS struct {
+	mu       sync.Mutex
+	files    map[string]*memFile
+	room     int // bytes left
+	syncs    atomic.Int32
+	syncTime time.Duration
+	syncErr  error
+}
+
+type memFile struct {
+	fs     *memFS
+	data   []byte
+	read   int
+	stuck  bool // it cannot be made shorter
+	synced int
+}
+
+func newMemFS() *memFS { return &memFS{files: map[string]*memFile{}, room: 1 << 30} }
+
+func (f *memFS) Open(name string) (journal.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.files[name] == nil {
+		f.files[name] = &memFile{fs: f}
+	}
+	f.files[name].read = 0
+	return f.files[name], nil
+}
+func (f *memFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
+func (f *memFS) content(name string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return string(f.files[name].data)
+}
+
+func (f *memFile) Read(p []byte) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	n := copy(p, f.data[f.read:])
+	if f.read += n; n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+func (f *memFile) WriteAt(p []byte, at int64) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	n := min(len(p), f.fs.room)
+	f.fs.room -= n
+	f.data = append(f.data[:at:at], p[:n]...)
+	if n < len(p) {
+		return n, syscall.ENOSPC
+	}
+	return n, nil
+}
+func (f *memFile) Truncate(size int64) error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if f.stuck {
+		return syscall.EIO
+	}
+	f.fs.room += len(f.data) - int(size)
+	f.data = f.data[:size]
+	return nil
+}
+func (f *memFile) Sync() error {
+	f.fs.syncs.Add(1)
+	time.Sleep(f.fs.syncTime)
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	f.synced = len(f.data)
+	return f.fs.syncErr
+}
+func (f *memFile) Close() error { return nil }
+
+// A full disk costs the line that did not fit, and nothing else; when there is
+// room again it goes on.
+func TestAFullDisk(t *testing.T) {
+	for name, stuck := range map[string]bool{"that lets go": false, "that does not": true} {
+		for room := range 9 {
+			fs := newMemFS()
+			j := open(t, journal.Config{FS: fs, SyncEvery: -1})
+			l, _, err := j.Log("a")
+			require.NoError(t, err)
+			require.NoError(t, l.Append(line{N: 1}))
+			fs.files["a.jsonl"].stuck = stuck
+			fs.room = room
+			err = l.Append(line{N: 2}) // eight bytes
+			if room == 8 {
+				require.NoError(t, err)
+				continue
+			}
+			require.ErrorIs(t, err, syscall.ENOSPC, name)
+			require.EqualError(t, err, "journal: write a.jsonl: no space left on device")
+			fs.room = 1000
+			err = l.Append(line{N: 3})
+			if stuck && room > 0 {
+				assert.ErrorIs(t, err, syscall.EIO, "nothing is written behind half a line")
+				fs.files["a.jsonl"].stuck = false
+				err = l.Append(line{N: 3})
+			}
+			require.NoError(t, err)
+			assert.Equal(t, "{\"n\":1}\n{\"n\":3}\n", fs.content("a.jsonl"))
+		}
+	}
+}
+
+// Who waits for the disk at the same time waits together.
+func TestGroupCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := newMemFS()
+		fs.syncTime = 10 * time.Millisecond
+		j := open(t, journal.Config{FS: fs})
+		var logs []*journal.Log
+		for i := range 45 {
+			l, _, err := j.Log(fmt.Sprint("agents/", i))
+			require.NoError(t, err)
+			logs = append(logs, l)
+		}
+		start := time.Now()
+		var wg sync.WaitGroup
+		for _, l := range logs {
+			for k := range 3 { // three that write to one log
+				wg.Go(func() {
+					assert.NoError(t, l.Append(line{N: k}))
+					assert.NoError(t, l.Sync())
+				})
+			}
+		}
+		wg.Wait()
+		assert.LessOrEqual(t, time.Since(start), 80*time.Millisecond, "the first alone, then the others 16 at a time, once more what came meanwhile")
+		assert.LessOrEqual(t, int(fs.syncs.Load()), 2*45+1)
+		for i := range logs {
+			f := fs.files[fmt.Sprintf("agents/%d.jsonl", i)]
+			assert.Equal(t, len(f.data), f.synced)
+		}
+		n := fs.syncs.Load()
+		require.NoError(t, logs[0].Sync())
+		assert.Equal(t, n, fs.syncs.Load(), "nothing to do")
+	})
+}
+
+func TestWhatNobodyWaitsForIsSyncedSoon(t *testing.T) {
+	for every, want := range map[time.Duration]time.Duration{0: time.Second, time.Minute: time.Minute, -1: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			fs := newMemFS()
+			j := open(t, journal.Config{FS: fs, SyncEvery: every})
+			l, _, err := j.Log("a")
+			require.NoError(t, err)
+			require.NoError(t, l.Append(line{N: 1}))
+			require.NoError(t, l.Append(line{N: 2}))
+			if want > 0 {
+				time.Sleep(want - 1)
+				synctest.Wait()
+				assert.Zero(t, fs.syncs.Load())
+				time.Sleep(time.Nanosecond)
+			} else {
+				time.Sleep(time.Hour)
+			}
+			synctest.Wait()
+			assert.Equal(t, want > 0, fs.syncs.Load() == 1)
+			require.NoError(t, j.Close())
+			assert.EqualValues(t, 1, fs.syncs.Load(), "and at the end in any case")
+			assert.Equal(t, len(fs.files["a.jsonl"].data), fs.files["a.jsonl"].synced)
+		})
+	}
+}
+
+// A disk that failed once to sync is not believed any more.
+func TestAFailedSyncIsTheEndOfALog(t *testing.T) {
+	fs := newMemFS()
+	j := open(t, journal.Config{FS: fs, SyncEvery: -1})
+	l, _, err := j.Log("a")
+	require.NoError(t, err)
+	require.NoError(t, l.Append(line{N: 1}))
+	fs.syncErr = syscall.EIO
+	require.EqualError(t, l.Sync(), "journal: sync a.jsonl: input/output error")
+	fs.syncErr = nil
+	require.ErrorIs(t, l.Sync(), syscall.EIO)
+	require.ErrorIs(t, l.Append(line{N: 2}), syscall.EIO)
+	assert.Equal(t, "{\"n\":1}\n", fs.content("a.jsonl"))
+}
+
+// Whatever is in a file, opening it gives the whole lines and leaves a file that
+// gives them again, or an error that changes nothing.
+func FuzzLog(f *testing.F) {
+	f.Add([]byte("{}\n{\"a\":1}\n{\"b"))
+	f.Add([]byte("\n\n{}"))
+	f.Add([]byte("{}{}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		fs := newMemFS()
+		fs.files["a.jsonl"] = &memFile{fs: fs, data: data}
+		j := open(t, journal.Config{FS: fs, SyncEvery: -1})
+		l, lines, err := j.Log("a")
+		if err != nil {
+			if !errors.Is(err, journal.ErrCorrupt) || string(data) != fs.content("a.jsonl") {
+				t.Fatalf("%v, left %q of %q", err, fs.content("a.jsonl"), data)
+			}
+			return
+		}
+		if err := errors.Join(l.Append(line{N: 1}), l.Close()); err != nil {
+			t.Fatal(err)
+		}
+		_, again, err := j.Log("a")
+		if err != nil || len(again) != len(lines)+1 || !strings.HasSuffix(fs.content("a.jsonl"), "{\"n\":1}\n") {
+			t.Fatalf("%d lines, then %d in %q, %v", len(lines), len(again), fs.content("a.jsonl"), err)
+		}
+	})
+}

@@ -1,0 +1,171 @@
+package agentloop
+
+import (
+	"fmt"
+	"time"
+)
+
+// A RestartPolicy says how often an agent that ended is started again, as
+// supervisors count: at most Max times within any Per. One more and it stays as
+// it ended.
+type RestartPolicy struct {
+	// Max is how many restarts there may be. Zero means none.
+	Max int
+
+	// Per is the time in which they are counted. Zero means the whole run.
+	Per time.Duration
+
+	// Fresh starts the agent over from its first message, with no step taken.
+	// Otherwise it goes on from its last completed round, and its steps count.
+	// What its tools have done is done in either case, and budgets go on.
+	Fresh bool
+}
+
+func (p RestartPolicy) check(of Outcome) error {
+	switch {
+	case of != Failed && of != Stalled:
+		return fmt.Errorf("agentloop: Restart has a policy for the outcome %q, want %q or %q", of, Failed, Stalled)
+	case p.Max < 0:
+		return fmt.Errorf("agentloop: Restart[%q].Max is %d, want 0 or more", of, p.Max)
+	case p.Per < 0:
+		return fmt.Errorf("agentloop: Restart[%q].Per is %v, want 0 (the whole run) or more", of, p.Per)
+	}
+	return nil
+}
+
+// timesWithin counts what happens in a stretch of time.
+type timesWithin struct{ at []time.Time }
+
+// admits notes one more happening, unless there were max within per before.
+func (w *timesWithin) admits(now time.Time, most int, per time.Duration) bool {
+	if per > 0 {
+		old := 0
+		for old < len(w.at) && now.Sub(w.at[old]) >= per {
+			old++
+		}
+		w.at = w.at[old:]
+	}
+	if len(w.at) >= most {
+		return false
+	}
+	w.at = append(w.at, now)
+	return true
+}
+
+// A StallAction is what the watchdog does about an agent that shows no life,
+// after it has said so.
+type StallAction int
+
+const (
+	// StallReport does nothing more.
+	StallReport StallAction = iota
+	// StallRetry ends the call that the agent waits for: a call of the model
+	// counts as a passing fault then, one of a tool gets an error for a result.
+	StallRetry
+	// StallEnd ends the agent as Stalled.
+	StallEnd
+)
+
+// A StallError is the end of a call, or of an agent, that showed no life.
+type StallError struct {
+	Silent time.Duration // without a sign of life
+	State  string        // what the agent did, and did before
+}
+
+func (e *StallError) Error() string {
+	return fmt.Sprintf("no sign of life for %v: %s", brief(e.Silent), e.State)
+}
+
+// Timeout reports true.
+func (e *StallError) Timeout() bool { return true }
+
+// A SystemicAction is what a group does when most of its agents get no answer
+// any more from one endpoint.
+type SystemicAction int
+
+const (
+	// SystemicHold holds back all further calls of the model but one at a time,
+	// which probes, until there is an answer. Faults cost no agent its restarts
+	// meanwhile. If none comes within SystemicConfig.Limit the group stops.
+	SystemicHold SystemicAction = iota
+	// SystemicGoOn leaves each agent to its own restarts.
+	SystemicGoOn
+	// SystemicStop ends the group at once.
+	SystemicStop
+)
+
+// A SystemicConfig says when trouble is that of all, and what is done then. The
+// zero value is the default.
+type SystemicConfig struct {
+	// Share is which part of the agents at work must be in trouble, all since
+	// the endpoint's last answer to any of them: their calls failed with a
+	// passing fault, or they show no life (GroupConfig.StallAfter) while they
+	// wait for the model. Zero means more than a half; a negative value never.
+	Share float64
+
+	// Min is how many agents that must be at least. Zero means 3.
+	Min int
+
+	Action SystemicAction
+
+	// Limit bounds how long calls are held back. Zero means 10 minutes, a
+	// negative value no bound of its own.
+	Limit time.Duration
+}
+
+const (
+	defaultSystemicShare = 0.5
+	defaultSystemicMin   = 3
+	defaultSystemicLimit = 10 * time.Minute
+)
+
+func (c SystemicConfig) filled() SystemicConfig {
+	if c.Share == 0 {
+		c.Share = defaultSystemicShare
+	}
+	fill(&c.Min, defaultSystemicMin)
+	fill(&c.Limit, defaultSystemicLimit)
+	return c
+}
+
+func (c SystemicConfig) check() error {
+	switch {
+	case !(c.Share <= 1): // also NaN
+		return fmt.Errorf("agentloop: Systemic.Share is %v, want at most 1", c.Share)
+	case c.Min < 0:
+		return fmt.Errorf("agentloop: Systemic.Min is %d, want 0 (for %d) or more", c.Min, defaultSystemicMin)
+	case c.Action < SystemicHold || c.Action > SystemicStop:
+		return fmt.Errorf("agentloop: Systemic.Action is %d, want one of the constants", c.Action)
+	}
+	return nil
+}
+
+// A SystemicError says that an endpoint failed most agents of a group at the
+// same time. Agents that a group stops for it end as [Failed].
+type SystemicError struct {
+	Endpoint string // what the models call it; empty if they do not say
+	Agents   int    // at work on it
+	Waiting  int    // of them, without a sign of life while they wait for the model
+	Failing  int    // of them, with calls that failed
+	Since    time.Time
+	Held     time.Duration // how long calls were held back, in the end
+	Err      error         // of the last call that failed, if one did
+}
+
+func (e *SystemicError) Error() string {
+	s := "most agents get no answer"
+	if e.Endpoint != "" {
+		s += " from " + e.Endpoint
+	}
+	s += fmt.Sprintf(": of %d at work, %d wait without a sign of life and the calls of %d failed", e.Agents, e.Waiting, e.Failing)
+	if e.Held > 0 {
+		s += fmt.Sprintf("; calls were held back for %v", brief(e.Held))
+	}
+	if e.Err != nil {
+		s += "; the last said: " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap returns Err.
+func (e *SystemicError) Unwrap() error { return e.Err }

@@ -1,0 +1,78 @@
+package agentloop
+
+import (
+	"container/list"
+	"context"
+	"sync"
+)
+
+// slots lets a number of holders in, first come, first served. A nil *slots has
+// no bound.
+type slots struct {
+	mu    sync.Mutex
+	free  int
+	queue list.List // of chan struct{}, closed when its turn has come
+}
+
+// newSlots returns n slots, or nil if n is not positive.
+func newSlots(n int) *slots {
+	if n <= 0 {
+		return nil
+	}
+	return &slots{free: n}
+}
+
+// take waits for a slot, and reports false if ctx ended first. Who had one
+// before goes ahead of those that had none.
+func (s *slots) take(ctx context.Context, again bool) bool {
+	if s == nil {
+		return true
+	}
+	s.mu.Lock()
+	if s.free > 0 {
+		s.free--
+		s.mu.Unlock()
+		return true
+	}
+	turn := make(chan struct{})
+	push := s.queue.PushBack
+	if again {
+		push = s.queue.PushFront
+	}
+	place := push(turn)
+	s.mu.Unlock()
+	select {
+	case <-turn:
+		if ctx.Err() == nil {
+			return true
+		}
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-turn: // its turn came just as it left
+		s.giveLocked()
+	default:
+		s.queue.Remove(place)
+	}
+	return false
+}
+
+// give gives a slot back.
+func (s *slots) give() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.giveLocked()
+}
+
+func (s *slots) giveLocked() {
+	if first := s.queue.Front(); first != nil {
+		close(s.queue.Remove(first).(chan struct{}))
+		return
+	}
+	s.free++
+}
