@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -16,6 +17,7 @@ import (
 const (
 	articlesDir = "articles"
 	draftsDir   = "drafts"
+	journalDir  = "journal" // what the agents did, to go on from
 	indexFile   = "index.md"
 	markerFile  = ".sessionbible" // says that the names above are ours; see also lockFile
 	earlierDir  = "earlier"       // earlier books, each in a folder named after its time
@@ -31,23 +33,21 @@ type book struct {
 
 // A marker is what markerFile holds.
 type marker struct {
-	Session string    `json:"session"`
-	Title   string    `json:"title"`
-	Started time.Time `json:"started"`
+	Session  string    `json:"session"`
+	Title    string    `json:"title"`
+	Articles int       `json:"articles"`
+	Started  time.Time `json:"started"`
 }
 
 // newBook returns the book in the folder dir, which open makes ready.
 func newBook(dir string) *book { return &book{dir: dir} }
 
-// open makes the folder ready for a new book. A book that an earlier run left
+// open makes the folder ready for a new book of so many articles. A book that an earlier run left
 // there, with its drafts, is moved as a whole to its folder earlier/TIME: no
 // two runs mix, and none loses the other's work. It is an error if another
 // run writes there at this time, or if files are in the way that no run made. moved is where the earlier book went, or "".
-func (b *book) open(s *session, now time.Time) (moved string, err error) {
-	if err := os.MkdirAll(b.dir, 0o755); err != nil {
-		return "", err
-	}
-	if b.root, err = os.OpenRoot(b.dir); err != nil {
+func (b *book) open(s *session, articles int, now time.Time) (moved string, err error) {
+	if err := b.take(); err != nil {
 		return "", err
 	}
 	defer func() {
@@ -55,13 +55,10 @@ func (b *book) open(s *session, now time.Time) (moved string, err error) {
 			_ = b.close()
 		}
 	}()
-	if b.lock, err = takeLock(b.root); err != nil {
-		return "", err
-	}
 	if moved, err = b.moveEarlier(now); err != nil {
 		return "", err
 	}
-	m, err := json.Marshal(marker{Session: s.ID, Title: s.Title, Started: now.UTC()})
+	m, err := json.Marshal(marker{Session: s.ID, Title: s.Title, Articles: articles, Started: now.UTC()})
 	if err == nil {
 		err = writeFile(b.root, markerFile, append(m, '\n'))
 	}
@@ -73,11 +70,71 @@ func (b *book) open(s *session, now time.Time) (moved string, err error) {
 	return moved, err
 }
 
+// take opens the folder, for this run alone.
+func (b *book) take() (err error) {
+	if err := os.MkdirAll(b.dir, 0o755); err != nil {
+		return err
+	}
+	if b.root, err = os.OpenRoot(b.dir); err != nil {
+		return err
+	}
+	if b.lock, err = takeLock(b.root); err != nil {
+		_ = b.close()
+	}
+	return err
+}
+
+// reopen takes up the book that an earlier run left unfinished. It is an error
+// if there is none, or one of another session or another plan.
+func (b *book) reopen(s *session, articles int) (err error) {
+	if err := b.take(); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = b.close()
+		}
+	}()
+	data, err := b.root.ReadFile(markerFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no book in %s to go on with", b.dir)
+	}
+	var m marker
+	if err == nil {
+		err = json.Unmarshal(data, &m)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("the book in %s cannot be gone on with: %w", b.dir, err)
+	case m.Session != s.ID || m.Title != s.Title:
+		return fmt.Errorf("the book in %s is of session %q, not of %q", b.dir, m.Title, s.Title)
+	case m.Articles != articles:
+		return fmt.Errorf("the book in %s is planned for %d articles, not for %d", b.dir, m.Articles, articles)
+	}
+	for _, name := range []string{articlesDir, draftsDir} {
+		if err := ignoreExisting(b.root.Mkdir(name, 0o755)); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{".", articlesDir, draftsDir} {
+		b.sweep(name)
+	}
+	return nil
+}
+
+// sweep removes what a run that was killed had only half written.
+func (b *book) sweep(dir string) {
+	files, _ := fs.Glob(b.root.FS(), path.Join(dir, ".*.tmp"))
+	for _, name := range files {
+		_ = b.root.Remove(name)
+	}
+}
+
 // moveEarlier moves the book that is there, if any. One without articles and
 // drafts is no loss and is removed.
 func (b *book) moveEarlier(now time.Time) (string, error) {
 	var found []string
-	for _, name := range []string{articlesDir, draftsDir, indexFile} {
+	for _, name := range []string{articlesDir, draftsDir, journalDir, indexFile} {
 		_, err := b.root.Lstat(name)
 		if err == nil {
 			found = append(found, name)
@@ -97,7 +154,7 @@ func (b *book) moveEarlier(now time.Time) (string, error) {
 	}
 	if b.blank() {
 		return "", errors.Join(ignoreMissing(b.root.Remove(articlesDir)), ignoreMissing(b.root.Remove(draftsDir)),
-			ignoreMissing(b.root.Remove(indexFile)))
+			ignoreMissing(b.root.Remove(indexFile)), b.root.RemoveAll(journalDir))
 	}
 	var m marker
 	if json.Unmarshal(data, &m) != nil || m.Started.IsZero() {
@@ -176,6 +233,24 @@ func (b *book) save(p *page, links nav) (string, error) {
 	}
 	return b.path(file), nil
 }
+
+// savedAt returns when a page was saved, and false if it is not there.
+func (b *book) savedAt(p *page) (time.Time, bool) {
+	data, err := b.root.ReadFile(path.Join(articlesDir, p.file()))
+	if err != nil {
+		return time.Time{}, false
+	}
+	for line := range strings.Lines(string(data)) {
+		if text, ok := strings.CutPrefix(line, "saved: "); ok {
+			var at time.Time
+			return at, json.Unmarshal([]byte(text), &at) == nil
+		}
+	}
+	return time.Time{}, false
+}
+
+// articlePath returns where a page is saved.
+func (b *book) articlePath(p *page) string { return b.path(path.Join(articlesDir, p.file())) }
 
 // path returns the path, from the working folder, of a file of the book.
 func (b *book) path(file string) string {

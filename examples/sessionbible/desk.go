@@ -115,22 +115,26 @@ var errSaved = errors.New("the article is saved and closed; there is nothing mor
 
 // write puts text in place of what was written.
 func (d *desk) write(_ context.Context, in textArgs) (string, error) {
-	return d.change(in.Text, func(string) (string, bool) { return in.Text, true })
+	return d.change(in.Text, in.replacing)
 }
+
+func (in textArgs) replacing(string) (string, bool) { return in.Text, true }
 
 // append adds text at the end. A text that stands there already is not added
 // again: models repeat a call now and then.
 func (d *desk) append(_ context.Context, in textArgs) (string, error) {
-	return d.change(in.Text, func(old string) (string, bool) {
-		add := strings.TrimSpace(in.Text)
-		if rest, ok := strings.CutSuffix(strings.TrimSpace(old), add); ok && (rest == "" || strings.HasSuffix(rest, "\n")) {
-			return old, false
-		}
-		if old == "" {
-			return in.Text, true
-		}
-		return strings.TrimRight(old, "\n") + "\n\n" + strings.TrimLeft(in.Text, "\n"), true
-	})
+	return d.change(in.Text, in.adding)
+}
+
+func (in textArgs) adding(old string) (string, bool) {
+	add := strings.TrimSpace(in.Text)
+	if rest, ok := strings.CutSuffix(strings.TrimSpace(old), add); ok && (rest == "" || strings.HasSuffix(rest, "\n")) {
+		return old, false
+	}
+	if old == "" {
+		return in.Text, true
+	}
+	return strings.TrimRight(old, "\n") + "\n\n" + strings.TrimLeft(in.Text, "\n"), true
 }
 
 func (d *desk) change(text string, edit func(old string) (string, bool)) (string, error) {

@@ -7,6 +7,8 @@
 //   - An article is on disk whole or not at all. What an agent wrote and did
 //     not get to save is a draft on disk, from its first word on.
 //   - An interrupt ends the run within two seconds, a second one at once.
+//   - A run that was killed goes on with -resume: no article is written twice, no
+//     answer of the model is asked for again.
 //   - A trouble that all agents would meet, such as a wrong key, is told once
 //     and ends the run.
 //
@@ -16,16 +18,16 @@
 //	go run ./examples/sessionbible
 //	go run ./examples/sessionbible -base-url http://localhost:8000/v1 session.json
 //
-// The output folder holds index.md, articles, and drafts of what was not
-// saved. An earlier book there is moved to its folder earlier, and a run that
-// still writes there keeps others out, so that no two runs mix.
+// The output folder holds index.md, articles, drafts of what was not saved, and
+// the journal of the run. An earlier book there is moved to its folder earlier,
+// and a run that still writes there keeps others out, so that no two runs mix.
 //
 // Where to read: session.go and message.go read the export, plan.go cuts it
-// into articles; desk.go is what an agent works with, its tools; harness.go
-// wires client, agents and group, and model.go says what a failure means to
-// them; book.go, page.go and index.go are what lands on disk; tally.go,
-// progress.go, cause.go and report.go are what people see. naive.go is the
-// same without any of it.
+// into articles; desk.go is what an agent works with, its tools, and resume.go
+// how it remembers; harness.go wires client, agents and group, and model.go says
+// what a failure means to them; book.go, page.go and index.go are what lands on
+// disk; tally.go, progress.go, cause.go and report.go are what people see.
+// naive.go is the same without any of it.
 //
 // To use it as the start of a harness of your own, copy the folder. Only
 // offline.go needs the embedded server; without it, and without the calls of

@@ -31,6 +31,7 @@ type options struct {
 	rpm         int
 	maxInFlight int
 	report      string // path, "-" for stdout, "" for none
+	resume      bool
 	naive       bool
 }
 
@@ -61,6 +62,7 @@ func parseOptions(args []string, help io.Writer) (*options, error) {
 	fs.IntVar(&o.agents, "agents", 45, "agents in parallel")
 	fs.IntVar(&o.articles, "articles", 0, "how many articles; 0 means one per message worth one")
 	fs.StringVar(&o.out, "out", "./bible", "folder for the book, of one run at a time; an earlier book there is moved to its folder earlier")
+	fs.BoolVar(&o.resume, "resume", false, "go on with the book in the folder -out, of a run that was killed or did not get done; SESSION and -articles are as they were then")
 	fs.StringVar(&o.faults, "faults", defaultFaults(), "embedded server only: its faults, or none")
 	fs.StringVar(&o.habits, "habits", defaultHabits(), "embedded server only: its author's bad habits, or none")
 	fs.Uint64Var(&o.seed, "seed", 1, "embedded server only: the same seed gives the same faults")
@@ -107,6 +109,9 @@ func parseOptions(args []string, help io.Writer) (*options, error) {
 		if o.apiKey == "" && set["api-key-env"] {
 			return nil, fmt.Errorf("-api-key-env names %s, which is not set", *keyEnv)
 		}
+	}
+	if o.naive && o.resume {
+		return nil, errors.New("-naive keeps no journal, so there is nothing for -resume to go on with")
 	}
 	if o.naive && !set["out"] {
 		o.out += "-naive" // what an ordinary run made there stays as it is

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/neverhang/neverhang/agentloop"
+	"github.com/neverhang/neverhang/agentloop/journal"
 	"github.com/neverhang/neverhang/llmclient"
 	"github.com/neverhang/neverhang/pacer"
 )
@@ -32,6 +33,7 @@ type harness struct {
 	server  *offline // nil if the endpoint is not embedded
 	clocks  llmclient.Clocks
 	client  *llmclient.Client
+	setup   agentloop.GroupConfig
 	group   *agentloop.Group
 	tally   *tally
 	say     *printer
@@ -69,8 +71,17 @@ func newHarness(o *options, s *session, plan []article, b *book, server *offline
 		h.desks = append(h.desks, d)
 		group.Agents = append(group.Agents, agent)
 	}
+	h.setup = group
 	h.group, err = agentloop.NewGroup(group)
 	return h, err
+}
+
+// keepJournal lets the group write down what it does, from where an earlier run
+// left off.
+func (h *harness) keepJournal(j *journal.Journal) (err error) {
+	h.setup.Journal = j
+	h.group, err = agentloop.NewGroup(h.setup)
+	return err
 }
 
 // setClocks puts the limits of the command line over those that are there.
@@ -120,6 +131,11 @@ func (d *desk) tools() ([]agentloop.Tool, error) {
 	add, err3 := agentloop.NewTool("append", "Adds text at the end of the article.", d.append)
 	save, err4 := agentloop.NewTool("save", "Saves the article. It is final.", d.save)
 	write.Sequential, add.Sequential, save.Sequential = true, true, true
+	// A run that was killed may make a call again of which it does not know
+	// whether it took place.
+	read.Effect = agentloop.EffectNone
+	write.Effect, add.Effect, save.Effect = agentloop.EffectIdempotent, agentloop.EffectIdempotent, agentloop.EffectIdempotent
+	d.remembering(&write, &add, &save)
 	return []agentloop.Tool{read, write, add, save}, errors.Join(err1, err2, err3, err4)
 }
 
@@ -157,6 +173,10 @@ func (h *harness) acted(e agentloop.Event) {
 	switch {
 	case e.Kind == agentloop.EventStalled:
 		h.note("%s shows no life for %s: %s", e.Agent, seconds(e.After), e.Text)
+	case e.Kind == agentloop.EventSystemic:
+		h.note("%v", e.Err)
+	case e.Kind == agentloop.EventRecovered:
+		h.note("the endpoint answers again, after %s", seconds(e.After))
 	case e.Kind == agentloop.EventToolAbandoned:
 		h.note("%s: %s was left behind after %s", e.Agent, e.Tool, seconds(e.After))
 	}
@@ -225,7 +245,7 @@ func (h *harness) report(ended *agentloop.Report) *report {
 		saved, draft := h.desks[i].paths()
 		a := agentReport{
 			Name: res.Name, Outcome: string(res.Outcome), Messages: h.desks[i].article.messages(),
-			Steps: res.Steps, Missing: res.Missing, Rounds: res.Rounds, Restarts: res.Restarts,
+			Steps: res.Steps, Missing: res.Missing, Rounds: res.Rounds, Replayed: res.Replayed, Restarts: res.Restarts,
 			Article: orNull(saved), Draft: orNull(draft), DurationMS: res.Duration.Milliseconds(),
 		}
 		why := cause(res, ended.Err)

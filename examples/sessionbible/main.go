@@ -8,10 +8,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/neverhang/neverhang/agentloop"
+	"github.com/neverhang/neverhang/agentloop/journal"
 )
 
 // The exit codes.
@@ -99,18 +101,40 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return usageError(err)
 	}
-	moved, err := b.open(s, time.Now())
-	if err != nil {
-		return usageError(fmt.Errorf("-out: %w", err))
+	if err := openBook(o, s, plan, b, say); err != nil {
+		return usageError(err)
 	}
 	defer b.close()
-	if moved != "" {
-		say.line("the earlier book is now in %s", moved)
-	}
 	if o.naive {
 		return writeNaively(ctx, h, naivePatience)
 	}
+	j, err := journal.Open(journal.Config{Dir: filepath.Join(o.out, journalDir)})
+	if err == nil {
+		defer j.Close()
+		err = h.keepJournal(j)
+	}
+	if err != nil {
+		return usageError(fmt.Errorf("-out: %w", err))
+	}
 	return h.run(ctx).finish(o, stdout, say)
+}
+
+// openBook makes the folder ready, for a new book or for the one that is there.
+func openBook(o *options, s *session, plan []article, b *book, say *printer) error {
+	if o.resume {
+		if err := b.reopen(s, len(plan)); err != nil {
+			return fmt.Errorf("-resume: %w", err)
+		}
+		return nil
+	}
+	moved, err := b.open(s, len(plan), time.Now())
+	if err != nil {
+		return fmt.Errorf("-out: %w", err)
+	}
+	if moved != "" {
+		say.line("the earlier book is now in %s", moved)
+	}
+	return nil
 }
 
 // neverStarted reports a run that ended before any agent began. What was in

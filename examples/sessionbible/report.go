@@ -74,6 +74,7 @@ type agentReport struct {
 	Steps      []string `json:"steps"`
 	Missing    []string `json:"missing"`
 	Rounds     int      `json:"rounds"`
+	Replayed   int      `json:"replayed"` // of the rounds, by an earlier run
 	Restarts   int      `json:"restarts"`
 	Attempts   int      `json:"attempts"`
 	Survived   int      `json:"faults_survived"` // failed attempts that a later one made good

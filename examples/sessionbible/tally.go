@@ -95,7 +95,7 @@ func (t *tally) acted(e agentloop.Event) {
 		why := firstOf(kindOf(e.Err), "other")
 		c.restarts[why]++
 		t.causes[why]++
-	case agentloop.EventStep:
+	case agentloop.EventStep, agentloop.EventResumed:
 		c.phase = phaseAfter(e.Step)
 	case agentloop.EventEnded:
 		c.phase = string(e.Outcome)
