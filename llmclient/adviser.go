@@ -43,6 +43,12 @@ func (e *evidence) consult(ctx context.Context, waiting []waiter) {
 	if !ok {
 		return
 	}
+	switch advice.State {
+	case AdviceIdle:
+		e.learn("the adviser: the server works on nothing: " + bounded(advice.Why, 200))
+	case AdviceBusy:
+		e.learn("the adviser: the server is at work: " + bounded(advice.Why, 200))
+	}
 	for _, w := range waiting {
 		switch advice.State {
 		case AdviceIdle:

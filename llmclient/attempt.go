@@ -35,6 +35,7 @@ type attempt struct {
 	pass    *breaker.Pass
 	settled atomic.Bool
 
+	written   atomic.Int64 // bytes of output
 	out       outcome
 	connected atomic.Bool // a connection was there
 	reused    atomic.Bool // it had carried requests before

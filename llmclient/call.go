@@ -139,7 +139,9 @@ func (cl *call) encode() error {
 	if err != nil {
 		return err
 	}
-	cl.at.body = body
+	cl.mu.Lock()
+	cl.at.body, cl.at.size = body, body.size
+	cl.mu.Unlock()
 	cl.at.load = load{
 		promptBytes: body.size,
 		maxTokens:   max(req.MaxTokens, req.MaxCompletionTokens),
@@ -240,16 +242,19 @@ func (cl *call) end(e *Error, a *attempt) {
 	cl.at.ep.calls.Add(-1)
 	cl.client.forget(cl)
 	if cl.client.observed() {
-		cl.tellDone(e)
+		cl.tellDone(e, a)
 	}
 }
 
 // tellDone tells that the call has ended.
-func (cl *call) tellDone(e *Error) {
+func (cl *call) tellDone(e *Error, a *attempt) {
 	ev := cl.event(EventDone)
 	ev.After = time.Since(cl.started)
 	if e != nil {
 		ev.Err, ev.Phase = e, e.Phase
+	}
+	if a != nil {
+		ev.First = a.first
 	}
 	cl.client.notify(ev)
 }
@@ -296,8 +301,9 @@ func (cl *call) where() Phase {
 func (cl *call) event(k EventKind) Event {
 	cl.mu.Lock()
 	n, at := cl.n, cl.at
+	size := at.size
 	cl.mu.Unlock()
 	return Event{
-		Kind: k, Endpoint: at.ep.name, Model: at.model, Caller: cl.caller, Call: cl.id, Attempt: n, Phase: cl.where(),
+		Kind: k, PromptBytes: size, Endpoint: at.ep.name, Model: at.model, Caller: cl.caller, Call: cl.id, Attempt: n, Phase: cl.where(),
 	}
 }

@@ -69,7 +69,7 @@ func (f *InFlight) describe(now time.Time) string {
 		fmt.Fprintf(&b, ", attempt %d", f.Attempt)
 	}
 	if f.Bytes > 0 {
-		fmt.Fprintf(&b, ", %d bytes and %d pieces of output so far", f.Bytes, f.Outputs)
+		fmt.Fprintf(&b, ", %d bytes and some %d tokens so far", f.Bytes, f.Tokens)
 	}
 	if !f.LastOutput.IsZero() {
 		fmt.Fprintf(&b, ", the last %v ago", round(now.Sub(f.LastOutput)))
@@ -77,9 +77,15 @@ func (f *InFlight) describe(now time.Time) string {
 	if f.Pings > 0 {
 		fmt.Fprintf(&b, ", %d pings since", f.Pings)
 	}
+	if f.Phase < PhaseConnect && f.WaitingFor != "" { // of the others the phase tells
+		fmt.Fprintf(&b, ", for %s", f.WaitingFor)
+	}
 	if f.Suspect != "" {
 		fmt.Fprintf(&b, ", suspect (clock %s)", f.Suspect)
 	}
 	fmt.Fprintf(&b, ", in all %v", round(now.Sub(f.Started)))
+	if f.Evidence != "" {
+		fmt.Fprintf(&b, "; %s", f.Evidence)
+	}
 	return b.String()
 }

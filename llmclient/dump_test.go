@@ -41,7 +41,7 @@ func TestDump(t *testing.T) {
 		assert.Equal(t, "    44 first output since 00:00:00, the oldest for 1m30s", lines[1])
 		assert.Equal(t, "     1 output       since 00:00:00, the oldest for 1m30s", lines[2])
 		assert.Contains(t, b.String(), `of "tester": first output for 1m30s, attempt 1, suspect (clock FirstOutput), in all 1m30s`)
-		assert.Contains(t, b.String(), `1 pieces of output so far, the last 1m30s ago, suspect (clock Gap)`)
+		assert.Contains(t, b.String(), `some 0 tokens so far, the last 1m30s ago, suspect (clock Gap)`)
 		cancel()
 		wg.Wait()
 	})

@@ -44,20 +44,22 @@ const (
 // that mean nothing for its kind are zero. It holds no key, no prompt and no
 // answer.
 type Event struct {
-	Kind     EventKind
-	Time     time.Time
-	Endpoint string // its name
-	Model    string
-	Caller   string // [chat.Request.Caller]
-	Call     uint64 // numbers the client's calls from 1
-	Attempt  int    // numbers the call's requests from 1
-	Phase    Phase
-	Clock    ClockName      // that is suspect, or ran out
-	After    time.Duration  // since the attempt began; for EventSuspect since the clock began, for EventDone since the call did
-	Wait     time.Duration  // before the next attempt; of the cool-down
-	Err      error          // an *[Error]; for EventFailed without the other attempts
-	Breaker  breaker.Change // for EventBreaker
-	Text     string         // for people, where there is more to say
+	Kind        EventKind
+	Time        time.Time
+	Endpoint    string // its name
+	Model       string
+	Caller      string // [chat.Request.Caller]
+	Call        uint64 // numbers the client's calls from 1
+	Attempt     int    // numbers the call's requests from 1
+	PromptBytes int    // of the request
+	Phase       Phase
+	Clock       ClockName      // that is suspect, or ran out
+	After       time.Duration  // since the attempt began; for EventSuspect since the clock began, for EventDone since the call did
+	First       time.Duration  // until the first output of the attempt that succeeded, for EventDone; 0 if there was none
+	Wait        time.Duration  // before the next attempt; of the cool-down
+	Err         error          // an *[Error]; for EventFailed without the other attempts
+	Breaker     breaker.Change // for EventBreaker
+	Text        string         // for people, where there is more to say
 }
 
 // observed reports whether anybody is told of events.

@@ -49,6 +49,8 @@ type evidence struct {
 	mu      sync.Mutex
 	asking  bool          // the goroutine runs
 	died    time.Time     // when it was found dead
+	asked   time.Time     // when the last question was put
+	said    string        // what is known since then
 	glimpse time.Time     // when the last glance was
 	misses  int           // glances in a row that were not answered
 	life    chan struct{} // closed when a dead endpoint is alive again; nil if it is not dead
@@ -240,6 +242,7 @@ func (e *evidence) probes() bool { return e.probe != nil && !e.mute.Load() }
 // judge says what a probe shows, and returns how many in a row have gone
 // unanswered.
 func (e *evidence) judge(answered bool, began time.Time, misses int) int {
+	e.know(answered, began)
 	if answered {
 		e.answers.Store(true)
 		e.saw(time.Now())
@@ -259,6 +262,36 @@ func (e *evidence) judge(answered bool, began time.Time, misses int) int {
 		w.cut(fmt.Sprintf("%d probes in a row were not answered, and nothing else came from the endpoint", misses))
 	}
 	return misses
+}
+
+// know notes how a probe went.
+func (e *evidence) know(answered bool, began time.Time) {
+	said := "the last probe was answered"
+	switch {
+	case answered:
+	case e.lastByte.Load() >= began.UnixNano():
+		said = "the last probe was not answered, but bytes came meanwhile"
+	default:
+		said = "the last probe was not answered, and nothing came meanwhile"
+	}
+	e.learn(said)
+}
+
+// learn notes what is known.
+func (e *evidence) learn(said string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asked, e.said = time.Now(), said
+}
+
+// note tells what is known, and since when.
+func (e *evidence) note() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.said == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s (%v ago)", e.said, round(time.Since(e.asked)))
 }
 
 // probed asks the endpoint the free question and reports whether it answered,

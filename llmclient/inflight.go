@@ -2,8 +2,11 @@ package llmclient
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
+
+	"github.com/neverhang/neverhang/breaker"
 )
 
 // An InFlight is a call under way, as it was at one moment.
@@ -14,6 +17,8 @@ type InFlight struct {
 	Model    string
 	Started  time.Time
 	Attempt  int // requests begun so far
+
+	PromptBytes int // of the request
 
 	Phase Phase
 	Since time.Time // in this phase
@@ -26,6 +31,13 @@ type InFlight struct {
 	LastOutput time.Time // zero if there was none
 	Suspect    ClockName // the clock past its suspect bound, if one is
 	Trial      bool      // it is to find out whether the endpoint works again
+	Tokens     int64     // output so far, estimated at four bytes to a token
+
+	// WaitingFor says what the call waits for, for people. Evidence is what is
+	// known about an endpoint that has been waited for for long; empty if nothing
+	// has been asked.
+	WaitingFor string
+	Evidence   string
 }
 
 // InFlight lists the calls under way, the oldest first.
@@ -45,13 +57,20 @@ func (cl *call) look() InFlight {
 		Call: cl.id, Caller: cl.caller, Endpoint: cl.at.ep.name, Model: cl.at.model, Started: cl.started,
 		Attempt: cl.n, Phase: cl.phase, Since: cl.since,
 	}
-	a := cl.current
+	f.PromptBytes = cl.at.size
+	a, ep := cl.current, cl.at.ep
 	cl.mu.Unlock()
 	if a == nil {
+		f.WaitingFor = ep.holdup(f.Phase)
 		return f
 	}
 	var m meter
 	a.watch.look(&m)
+	f.WaitingFor = m.awaits()
+	if m.asks(time.Now()) >= 0 {
+		f.Evidence = ep.evidence.note()
+	}
+	f.Tokens = a.written.Load() / answerBytesPerToken
 	f.Phase, f.Since = m.phase, m.phaseSince
 	f.Bytes, f.Outputs, f.Pings = m.bytes, m.outputs, m.pings
 	f.LastByte, f.LastOutput = m.lastByte, m.lastOutput
@@ -60,4 +79,41 @@ func (cl *call) look() InFlight {
 	}
 	f.Trial = a.pass.Trial()
 	return f
+}
+
+// holdup says what a call waits for that is in a phase outside of attempts.
+func (ep *endpoint) holdup(p Phase) string {
+	switch p {
+	case PhaseBackoff:
+		if ep.evidence.isDead.Load() {
+			return "a sign of life"
+		}
+		return "its next try"
+	case PhaseBreaker:
+		s := ep.breaker.Stats()
+		switch s.State {
+		case breaker.Open:
+			return fmt.Sprintf("the circuit breaker, open since %s (%s)", s.Since.Format(time.TimeOnly), s.Last.Why)
+		case breaker.HalfOpen:
+			return "the circuit breaker, and the trial under way"
+		}
+		return "its turn after an outage"
+	case PhaseQueue:
+		if why := ep.pacer.Stats().WaitingFor; why != "" {
+			return string(why)
+		}
+		return "its turn"
+	}
+	return ""
+}
+
+// awaits says what an attempt waits for.
+func (m *meter) awaits() string {
+	if !m.paused.IsZero() {
+		return "its reader"
+	}
+	if i := m.running(); i >= 0 {
+		return missing[clockNames[i]]
+	}
+	return "a connection"
 }

@@ -13,6 +13,7 @@ type route struct {
 	speaks dialect // in which body is encoded
 	body   payload
 	load   load
+	size   int // bytes of body; others than the call look at it under call.mu
 
 	doubted bool     // it is asked plainly because streams have brought nothing
 	failed  int      // attempts that failed there

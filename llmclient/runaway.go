@@ -68,6 +68,7 @@ func (a *attempt) runaway(ch *chat.Chunk, reading time.Duration) error {
 	for i := range ch.ToolCalls {
 		n += len(ch.ToolCalls[i].Arguments)
 	}
+	a.written.Add(int64(n))
 	n = min(n, countedPerPiece)
 	g.size += n
 	if limits.OutputTokens > 0 && g.size/answerBytesPerToken > limits.OutputTokens {

@@ -267,6 +267,7 @@ func (cl *call) pass(p *passed, body []byte) {
 	cl.head(cl.client.eps[0])
 	cl.at.model = p.model
 	cl.at.body.add(body)
+	cl.at.size = len(body)
 	cl.at.load = load{promptBytes: len(body), maxTokens: p.maxTokens, tools: p.tools, reasoning: p.reasoning}
 	cl.at.speaks.plain = !p.stream
 	if p.once {
