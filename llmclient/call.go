@@ -41,6 +41,7 @@ type call struct {
 	parent context.Context // the caller's, with the call's span
 	ctx    context.Context // of the present attempt, or of the wait for the next; ends with parent, or by cancel
 	cancel context.CancelCauseFunc
+	live   bool // ctx has not been ended by us
 	span   trace.Span
 
 	started time.Time
@@ -58,15 +59,16 @@ type call struct {
 	current  *attempt
 	attempts []Attempt
 	n        int // attempts begun
-	over     bool
 
+	one     [1]Attempt  // room for the first of attempts
+	over    atomic.Bool // it has ended
 	stopped atomic.Bool // it was ended by Close
 }
 
 // newCall returns a call without a request.
 func newCall(c *Client, ctx context.Context) *call {
 	cl := &call{client: c, id: c.lastID.Add(1), started: time.Now(), retry: newRetrier(c.cfg.Retry)}
-	cl.parent, cl.since = ctx, cl.started
+	cl.parent, cl.since, cl.attempts = ctx, cl.started, cl.one[:0]
 	return cl
 }
 
@@ -77,6 +79,7 @@ func (cl *call) renew() {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	cl.ctx, cl.cancel = context.WithCancelCause(cl.parent)
+	cl.live = true
 	if cl.stopped.Load() {
 		cl.cancel(errClosed)
 	}
@@ -98,13 +101,16 @@ func (cl *call) stop() {
 // gone reports whether the caller has left, or the call was stopped.
 func (cl *call) gone() bool {
 	err, _ := cl.callersEnd()
-	return err != nil || cl.stopped.Load()
+	return err != nil
 }
 
-// callersEnd returns the error of the caller's context, and its cause. It asks the
-// call's own, to which both have come down: thousands who ask the caller's wait
-// for one another there.
+// callersEnd returns the error of the caller's context, and its cause; errClosed
+// if the call was stopped. It asks the call's own context, to which both have come
+// down: thousands who ask the caller's wait for one another there.
 func (cl *call) callersEnd() (err, cause error) {
+	if cl.stopped.Load() {
+		return errClosed, errClosed
+	}
 	if err = cl.ctx.Err(); err == nil {
 		return nil, nil
 	}
@@ -212,9 +218,7 @@ func (cl *call) fail(e *Error) error {
 	if cl.client.observed() {
 		e = e.clone() // what observers were shown of an attempt stays as it was
 	}
-	cl.mu.Lock()
 	e.Attempts = slices.Clip(cl.attempts)
-	cl.mu.Unlock()
 	switch e.Kind {
 	case ErrTimeout, ErrDeadline, ErrCanceled:
 		if e.Deadlines == nil {
@@ -230,14 +234,12 @@ func (cl *call) succeed(a *attempt) { cl.end(nil, a) }
 
 // end is how every call ends, once.
 func (cl *call) end(e *Error, a *attempt) {
-	cl.mu.Lock()
-	over := cl.over
-	cl.over = true
-	cl.mu.Unlock()
-	if over {
+	if cl.over.Swap(true) {
 		return
 	}
-	cl.cancel(nil)
+	if cl.live {
+		cl.cancel(errSettled)
+	}
 	cl.at.ep.tel.endCall(cl, e, a)
 	cl.at.ep.calls.Add(-1)
 	cl.client.forget(cl)
@@ -261,12 +263,12 @@ func (cl *call) tellDone(e *Error, a *attempt) {
 
 // abandon ends a call that its goroutine leaves by a panic.
 func (cl *call) abandon() {
-	cl.mu.Lock()
-	a, over := cl.current, cl.over
-	cl.mu.Unlock()
-	if over {
+	if cl.over.Load() {
 		return
 	}
+	cl.mu.Lock()
+	a := cl.current
+	cl.mu.Unlock()
 	if a != nil {
 		a.settle(nil, breaker.Ignored)
 	}

@@ -25,19 +25,25 @@ func (cl *call) errorIn(p Phase, k Kind, text string) *Error {
 // ended returns the error of a call that its caller ended, or Close. It is put
 // together by hand, since thousands may end at once.
 func (cl *call) ended() *Error {
-	phase := cl.where()
-	after, in := round(time.Since(cl.started)).String(), phase.String()
-	if cl.stopped.Load() {
+	left, cause := cl.callersEnd()
+	return cl.endedIn(cl.where(), left, cause, time.Now())
+}
+
+// endedIn is ended for a call that is in phase.
+func (cl *call) endedIn(phase Phase, left, cause error, now time.Time) *Error {
+	after, in := round(now.Sub(cl.started)).String(), phase.String()
+	if left == errClosed {
 		return cl.errorIn(phase, ErrClosed, "the client was closed "+after+" into the call, in phase "+in)
 	}
 	var e *Error
-	left, cause := cl.callersEnd()
 	if left != context.Canceled && errors.Is(left, context.DeadlineExceeded) {
 		e = cl.errorIn(phase, ErrDeadline, "the caller's deadline passed "+after+" into the call, in phase "+in)
 	} else {
 		e = cl.errorIn(phase, ErrCanceled, "the caller cancelled the call after "+after+", in phase "+in)
 	}
-	e.causes = append([]error{left}, e.causes...)
+	if e.causes = append(e.causes, left); len(e.causes) > 1 {
+		e.causes[0], e.causes[1] = left, e.causes[0] // the caller's own comes first
+	}
 	if cause != nil && cause != left {
 		e.causes = append(e.causes, cause)
 		e.text += " (" + bounded(cl.at.ep.secrets.redact(cause.Error()), 200) + ")"

@@ -14,8 +14,9 @@ import (
 func (a *attempt) fail(err error) (*Error, ruling) {
 	cl := a.call
 	m, out := a.watch.stop()
-	if cl.gone() {
-		e := cl.ended()
+	now := time.Now()
+	if left, cause := cl.callersEnd(); left != nil {
+		e := cl.endedIn(m.phase, left, cause, now)
 		v := breaker.Ignored
 		switch {
 		case e.Kind == ErrDeadline && m.suspect >= 0:
@@ -24,13 +25,13 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 		case m.outputs > 0 && m.suspect < 0:
 			v = breaker.Success // the caller left an endpoint that works
 		}
-		e.Deadlines = a.deadlines(m, out, time.Now())
+		e.Deadlines = a.deadlines(m, out, now)
 		if p := a.partial(m); p != nil {
 			e.Partial = p
 		}
 		if a.out.status >= 400 {
 			e.Status = a.out.status
-			e.causes = append(e.causes, classify(a.out, time.Now()).kind)
+			e.causes = append(e.causes, classify(a.out, now).kind)
 		}
 		a.settle(e, v)
 		return e, ruling{kind: e.Kind}
@@ -44,7 +45,7 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 			r.fault = nobodys // others are served, or the bound was ours and nothing looked wrong
 		}
 		e.Clock, e.Bound, e.Phase, e.Evidence = out.clock, out.bound, out.phase, out.evidence
-		e.Deadlines = a.deadlines(m, out, time.Now())
+		e.Deadlines = a.deadlines(m, out, now)
 		if out.clock == ClockCall {
 			e.Bound = cl.client.cfg.Clocks.bound(iCall, cl.at.load).limit
 		}
@@ -58,7 +59,7 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 			a.out.err = nil
 		}
 		a.out.passes = a.at.ep.passes
-		r = classify(a.out, time.Now())
+		r = classify(a.out, now)
 		if a.out.err == nil && cl.passed == nil {
 			a.adapt(&r)
 			a.redirect(&r)
@@ -172,6 +173,7 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 	m, _ := a.watch.stop()
 	now := time.Now()
 	a.cancel(errSettled)
+	cl.live = false
 	if a.body != nil {
 		_ = a.body.Close()
 	}

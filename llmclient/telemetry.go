@@ -186,8 +186,8 @@ func (cl *call) infers() bool {
 
 func (t *telemetry) endCall(cl *call, e *Error, a *attempt) {
 	span := cl.span
-	ctx := context.WithoutCancel(cl.parent)
-	if cl.infers() && (t.given || t.duration.Enabled(ctx)) {
+	if cl.infers() && (t.given || t.duration.Enabled(cl.parent)) {
+		ctx := context.WithoutCancel(cl.parent)
 		k := setKey{model: cl.at.model}
 		if e != nil {
 			k.outcome = e.Kind.String()
@@ -263,8 +263,8 @@ func (t *telemetry) endAttempt(a *attempt, e *Error) {
 	if e != nil {
 		k.outcome = e.Kind.String()
 	}
-	if ctx := context.WithoutCancel(a.call.parent); t.given || t.attempts.Enabled(ctx) {
-		t.attempts.Add(ctx, 1, t.set(k))
+	if t.given || t.attempts.Enabled(a.call.parent) {
+		t.attempts.Add(context.WithoutCancel(a.call.parent), 1, t.set(k))
 	}
 	if a.span != nil {
 		a.endSpan(k.outcome, e)

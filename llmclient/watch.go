@@ -103,10 +103,10 @@ func (w *watch) cut(x expiry) {
 func (w *watch) stop() (*meter, *expiry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stopped = true
-	if w.timer != nil {
+	if !w.stopped && w.timer != nil {
 		w.timer.Stop()
 	}
+	w.stopped = true
 	return &w.m, w.expired
 }
 
