@@ -2,6 +2,7 @@ package llmclient
 
 import (
 	"context"
+	"time"
 )
 
 // An Adviser knows more about an endpoint than its answers show, for example
@@ -33,6 +34,29 @@ const (
 	// cut, once for each call.
 	AdviceIdle
 )
+
+// explain asks Config.Explain what is the matter with an endpoint.
+func (c *Client) explain(endpoint string) string {
+	if c.cfg.Explain == nil {
+		return ""
+	}
+	verdict, _ := contain(func() (string, error) { return c.cfg.Explain(endpoint), nil })
+	return bounded(verdict, 300)
+}
+
+// Alive tells the client that an endpoint, by its name, has shown that it lives:
+// a probe of somebody else's was answered. Calls that wait for a sign of life go
+// on, and an open breaker lets its next trial through sooner. An empty name stands
+// for all endpoints.
+func (c *Client) Alive(endpoint string) {
+	for _, ep := range c.eps {
+		if endpoint == "" || endpoint == ep.name {
+			ep.evidence.answers.Store(true)
+			ep.evidence.saw(time.Now())
+			ep.breaker.Hurry()
+		}
+	}
+}
 
 // consult asks the adviser, if there is one.
 func (e *evidence) consult(ctx context.Context, waiting []waiter) {

@@ -83,6 +83,9 @@ func (a *attempt) suspect(x expiry) {
 	ev := a.call.event(EventSuspect)
 	ev.Phase, ev.Clock, ev.After = x.phase, x.clock, x.bound
 	ev.Text = fmt.Sprintf("%v without %s", x.bound, missing[x.clock])
+	if verdict := a.call.client.explain(a.at.ep.name); verdict != "" {
+		ev.Text += "; the server: " + verdict
+	}
 	a.call.client.notify(ev)
 }
 

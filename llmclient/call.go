@@ -50,6 +50,11 @@ type call struct {
 	retry retrier
 	spent time.Duration // of the Call clock
 
+	ending struct { // of the last attempt
+		first   time.Duration // until its first output; 0 if there was none
+		outputs int64
+	}
+
 	mu       sync.Mutex
 	at       *route   // where the present attempt goes, or the next; changed by the call's goroutine
 	routes   []*route // all so far; likewise
@@ -244,20 +249,18 @@ func (cl *call) end(e *Error, a *attempt) {
 	cl.at.ep.calls.Add(-1)
 	cl.client.forget(cl)
 	if cl.client.observed() {
-		cl.tellDone(e, a)
+		cl.tellDone(e)
 	}
 }
 
 // tellDone tells that the call has ended.
-func (cl *call) tellDone(e *Error, a *attempt) {
+func (cl *call) tellDone(e *Error) {
 	ev := cl.event(EventDone)
 	ev.After = time.Since(cl.started)
 	if e != nil {
 		ev.Err, ev.Phase = e, e.Phase
 	}
-	if a != nil {
-		ev.First = a.first
-	}
+	ev.FirstOutput, ev.Outputs = cl.ending.first, cl.ending.outputs
 	cl.client.notify(ev)
 }
 

@@ -72,6 +72,12 @@ type Config struct {
 	// Adviser, if not nil, is asked about calls that wait for long.
 	Adviser Adviser
 
+	// Explain, if not nil, says in one line what is the matter with an endpoint,
+	// by its name, or nothing. It is asked when a clock becomes suspect or runs out,
+	// and its line stands in errors, events and [Dump]. It must be quick, make no
+	// requests, and be safe for concurrent use.
+	Explain func(endpoint string) string
+
 	// OnEvent, if not nil, hears of what happens in calls. It runs in the
 	// goroutine in which it happens, with no lock held, and must be quick and
 	// safe for concurrent use. See [Event].

@@ -30,6 +30,9 @@ func (c *Client) dump(b *strings.Builder, now time.Time) {
 		}
 		fmt.Fprintf(b, "neverhang: %d calls in flight to %s; breaker %s, pacer %d in flight, %d waiting\n",
 			n, ep.Name, ep.Breaker.State, ep.Pacer.InFlight, ep.Pacer.Queued)
+		if verdict := c.explain(ep.Name); verdict != "" {
+			fmt.Fprintf(b, "  the server: %s\n", verdict)
+		}
 	}
 	type group struct {
 		phase  Phase

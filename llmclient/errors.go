@@ -107,6 +107,10 @@ type Error struct {
 	// it was not. Bound is then how long the clock had run.
 	Evidence string
 
+	// Verdict is what [Config.Explain] made of the server when a clock ran out;
+	// empty without it.
+	Verdict string
+
 	// Deadlines are the bounds that lay around each other when time ran out or
 	// the caller left, the outermost first; empty for other errors.
 	Deadlines []Deadline
@@ -151,6 +155,10 @@ func (e *Error) Error() string {
 	b.WriteString("llmclient: ")
 	b.WriteString(e.text)
 	b.WriteString(tree(e.Deadlines))
+	if e.Verdict != "" {
+		b.WriteString("; the server: ")
+		b.WriteString(e.Verdict)
+	}
 	if n := len(e.Attempts); n > 1 {
 		fmt.Fprintf(&b, " (attempt %d; before it:", n)
 		for i, a := range e.Attempts[:n-1] {

@@ -55,7 +55,8 @@ type Event struct {
 	Phase       Phase
 	Clock       ClockName      // that is suspect, or ran out
 	After       time.Duration  // since the attempt began; for EventSuspect since the clock began, for EventDone since the call did
-	First       time.Duration  // until the first output of the attempt that succeeded, for EventDone; 0 if there was none
+	FirstOutput time.Duration  // from the start of the attempt that ended, or was the last; 0 if there was none
+	Outputs     int64          // pieces of output of that attempt
 	Wait        time.Duration  // before the next attempt; of the cool-down
 	Err         error          // an *[Error]; for EventFailed without the other attempts
 	Breaker     breaker.Change // for EventBreaker

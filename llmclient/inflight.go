@@ -24,14 +24,15 @@ type InFlight struct {
 	Since time.Time // in this phase
 
 	// What the present attempt has seen. Zero between attempts.
-	Bytes      int64     // of the answer's body
-	Outputs    int64     // pieces with output
-	Pings      int       // in this phase
-	LastByte   time.Time // zero if there was none
-	LastOutput time.Time // zero if there was none
-	Suspect    ClockName // the clock past its suspect bound, if one is
-	Trial      bool      // it is to find out whether the endpoint works again
-	Tokens     int64     // output so far, estimated at four bytes to a token
+	Bytes       int64     // of the answer's body
+	Outputs     int64     // pieces with output
+	Pings       int       // in this phase
+	LastByte    time.Time // zero if there was none
+	LastOutput  time.Time // zero if there was none
+	FirstOutput time.Time // zero if there was none
+	Suspect     ClockName // the clock past its suspect bound, if one is
+	Trial       bool      // it is to find out whether the endpoint works again
+	Tokens      int64     // output so far, estimated at four bytes to a token
 
 	// WaitingFor says what the call waits for, for people. Evidence is what is
 	// known about an endpoint that has been waited for for long; empty if nothing
@@ -73,7 +74,7 @@ func (cl *call) look() InFlight {
 	f.Tokens = a.written.Load() / answerBytesPerToken
 	f.Phase, f.Since = m.phase, m.phaseSince
 	f.Bytes, f.Outputs, f.Pings = m.bytes, m.outputs, m.pings
-	f.LastByte, f.LastOutput = m.lastByte, m.lastOutput
+	f.LastByte, f.FirstOutput, f.LastOutput = m.lastByte, m.firstOutput, m.lastOutput
 	if m.suspect >= 0 {
 		f.Suspect = clockNames[m.suspect]
 	}

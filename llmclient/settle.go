@@ -76,6 +76,9 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 	}
 	e.Kind, e.retryable, e.retryAfter = r.kind, r.retry, r.after
 	a.describe(e, m)
+	if e.Kind == ErrTimeout {
+		e.Verdict = cl.client.explain(cl.at.ep.name)
+	}
 	if r.throttle && (r.hasAfter || r.kind == ErrThrottled) {
 		a.coolDown(e, r)
 	}
@@ -203,6 +206,7 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 	if !m.firstOutput.IsZero() {
 		a.first = max(1, m.firstOutput.Sub(a.started))
 	}
+	cl.ending.first, cl.ending.outputs = a.first, m.outputs
 	if e == nil && a.pass == nil {
 		cl.at.ep.breaker.Hurry() // it was asked past its breaker, and works
 	}
@@ -223,5 +227,9 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 func (cl *call) tellFailed(e *Error, after time.Duration) {
 	ev := cl.event(EventFailed)
 	ev.Phase, ev.Clock, ev.After, ev.Err = e.Phase, e.Clock, after, e
+	ev.FirstOutput, ev.Outputs = cl.ending.first, cl.ending.outputs
+	if e.Verdict != "" {
+		ev.Text = "the server: " + e.Verdict
+	}
 	cl.client.notify(ev)
 }
