@@ -145,6 +145,9 @@ func (r *run) consult(ctx context.Context, req *chat.Request, q question) (reply
 	}
 	r.wake()
 	g := r.group
+	if err := r.flush(ctx); err != nil {
+		return reply{err: err, unsaved: err}, nil
+	}
 	if !g.troubles.gate(ctx, r) {
 		return reply{err: ctx.Err()}, nil
 	}
@@ -182,7 +185,7 @@ func (r *run) consult(ctx context.Context, req *chat.Request, q question) (reply
 		g.troubles.answered(r, began)
 		r.count(ans.resp.Usage, ans.bill)
 		if r.tape != nil {
-			ans.unsaved = r.write(ctx, answerEntry(&ans, q.summary), false)
+			r.keep(answerEntry(&ans, q.summary))
 		}
 	case ans.retryable && ctx.Err() == nil:
 		ans.ofAll = g.troubles.fault(r, muted(ans.err))

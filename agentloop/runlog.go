@@ -57,7 +57,7 @@ func (g *groupRun) openJournal() {
 		g.cancel(&unopenedError{got.err})
 		return
 	}
-	me.tape = &tape{log: got.log}
+	me.tape = newTape(got.log, nil)
 	g.journal = me
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +31,10 @@ type tape struct {
 	finished bool              // the agent was done: nothing more is to happen
 	answers  int               // played
 	results  atomic.Int32
+
+	turn chan struct{} // holds a token while somebody writes
+	mu   sync.Mutex
+	kept []any // entries to be written before the next
 }
 
 // A call is what a log knows of a tool call.
@@ -39,7 +45,7 @@ type call struct {
 
 // newTape returns the tape of what a log holds.
 func newTape(log *journal.Log, entries []entry) *tape {
-	t := &tape{log: log, last: true}
+	t := &tape{log: log, last: true, turn: make(chan struct{}, 1)}
 	for i := range entries {
 		e := &entries[i]
 		switch e.Kind {
@@ -148,16 +154,66 @@ func (r *run) openTape(ctx context.Context) *ending {
 	return nil
 }
 
-// write appends an entry to the agent's log, and returns why it could not. If
-// sure it is on the disk then.
+// keep has an entry written with the next one. If the process ends before, it
+// is as if there had been no answer.
+func (r *run) keep(e *entry) {
+	if r.tape == nil {
+		return
+	}
+	e.Time = time.Now()
+	r.tape.mu.Lock()
+	defer r.tape.mu.Unlock()
+	r.tape.kept = append(r.tape.kept, e)
+}
+
+// flush writes what was kept.
+func (r *run) flush(ctx context.Context) error {
+	if r.tape == nil {
+		return nil
+	}
+	r.tape.mu.Lock()
+	some := len(r.tape.kept) > 0
+	r.tape.mu.Unlock()
+	if !some {
+		return nil
+	}
+	return r.write(ctx, nil, false)
+}
+
+// append writes entries into the log, behind what was kept. Calls of one message
+// do so at the same time, and none may come before the message.
+func (t *tape) append(e *entry) error {
+	t.turn <- struct{}{}
+	defer func() { <-t.turn }()
+	t.mu.Lock()
+	kept := len(t.kept)
+	entries := slices.Clone(t.kept)
+	t.mu.Unlock()
+	if e != nil {
+		entries = append(entries, e)
+	}
+	if err := t.log.Append(entries...); err != nil {
+		return err // what was kept is still to come before anything else
+	}
+	t.mu.Lock()
+	t.kept = t.kept[kept:]
+	t.mu.Unlock()
+	return nil
+}
+
+// write appends an entry to the agent's log, behind what was kept, and returns
+// why it could not. If sure it is on the disk then.
 func (r *run) write(ctx context.Context, e *entry, sure bool) error {
 	if r.tape == nil {
 		return nil
 	}
-	e.Time = time.Now()
-	began := e.Time
+	began := time.Now()
+	id := ""
+	if e != nil {
+		e.Time, id = began, e.ID
+	}
 	err, lost := guarded(ctx, r, inJournal, func(context.Context) error {
-		err := r.tape.log.Append(e)
+		err := r.tape.append(e)
 		if err == nil && sure {
 			err = r.tape.log.Sync()
 		}
@@ -166,7 +222,7 @@ func (r *run) write(ctx context.Context, e *entry, sure bool) error {
 	if lost != nil {
 		if lost.abandoned {
 			r.reins.mu.Lock()
-			r.reins.stuckDisk = append(r.reins.stuckDisk, r.abandonment(inJournal, e.ID, began, lost))
+			r.reins.stuckDisk = append(r.reins.stuckDisk, r.abandonment(inJournal, id, began, lost))
 			r.reins.mu.Unlock()
 		}
 		return lost.err

@@ -1,104 +1,255 @@
 package journal
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
 	"sync"
-	"time"
 )
 
-// syncers is how many logs are synced at the same time. File systems write one
-// transaction for all that wait, so a few are as quick as one.
-const syncers = 16
+// commitFile is where lines are made safe of all logs that wait for the disk at
+// the same time: with one sync, where their own files would take one each.
+const commitFile = "commit" + extension
 
-// A committer syncs logs for all that wait at the same time: while one batch is
-// under way the next one gathers.
+const (
+	// maxCommits is how large that file gets before the logs are synced
+	// themselves and it begins anew.
+	maxCommits = 8 << 20
+	// maxFresh is how many bytes of a log are kept for that. More are synced by
+	// themselves.
+	maxFresh = 1 << 20
+)
+
+// A commit is a line of commitFile: what has to stand in a log, and where. It can
+// be written there any number of times.
+type commit struct {
+	File string `json:"file"`
+	At   int64  `json:"at"`
+	Data string `json:"data"`
+}
+
+// A committer makes lines safe for all that wait at the same time. The first that
+// comes leads: it does the work of those that came by then, while the next ones
+// gather, of whom one leads then.
 type committer struct {
-	every time.Duration
+	fs FS
 
 	mu      sync.Mutex
-	waiting map[*Log][]chan error // for the next batch
-	running bool
-	idle    []*Log // written to, and nobody waits
-	timer   *time.Timer
-	stopped bool
+	queue   []*waiter
+	leading bool
+
+	// The rest belongs to who leads.
+	f      File // nil until it is needed
+	size   int64
+	broken bool              // every log is synced by itself then
+	logs   map[*Log]struct{} // of which something stands in the file
 }
 
-// now has the log synced, and waits for it.
+type waiter struct {
+	log  *Log
+	done chan error    // what came of it
+	lead chan struct{} // or it is its turn to lead
+}
+
+// now makes safe what was appended to the log, and waits for it.
 func (c *committer) now(l *Log) error {
-	done := make(chan error, 1)
+	w := &waiter{log: l, done: make(chan error, 1), lead: make(chan struct{}, 1)}
 	c.mu.Lock()
-	if c.waiting == nil {
-		c.waiting = make(map[*Log][]chan error)
+	c.queue = append(c.queue, w)
+	if c.leading {
+		c.mu.Unlock()
+		select {
+		case err := <-w.done:
+			return err
+		case <-w.lead:
+		}
+		c.mu.Lock()
 	}
-	c.waiting[l] = append(c.waiting[l], done)
-	if !c.running {
-		c.running = true
-		go c.run()
+	c.leading = true
+	batch := c.queue
+	c.queue = nil
+	c.mu.Unlock()
+
+	c.commit(batch)
+
+	c.mu.Lock()
+	if len(c.queue) > 0 {
+		c.queue[0].lead <- struct{}{}
+	} else {
+		c.leading = false
 	}
 	c.mu.Unlock()
-	return <-done
+	return <-w.done
 }
 
-func (c *committer) run() {
-	for {
-		c.mu.Lock()
-		batch := c.waiting
-		c.waiting = nil
-		if len(batch) == 0 {
-			c.running = false
-			c.mu.Unlock()
-			return
-		}
-		c.mu.Unlock()
-		work := make(chan *Log, len(batch))
-		for l := range batch {
-			work <- l
-		}
-		close(work)
-		var wg sync.WaitGroup
-		for range min(syncers, len(batch)) {
-			wg.Go(func() {
-				for l := range work {
-					err := l.sync()
-					for _, done := range batch[l] {
-						done <- err
-					}
-				}
-			})
-		}
-		wg.Wait()
+// commit does the work for a batch.
+func (c *committer) commit(batch []*waiter) {
+	logs := make(map[*Log]error, len(batch))
+	for _, w := range batch {
+		logs[w.log] = nil
+	}
+	if len(logs) == 1 || !c.together(logs) {
+		c.apart(logs)
+	}
+	for _, w := range batch {
+		w.done <- logs[w.log]
 	}
 }
 
-// later has the log synced after a while.
-func (c *committer) later(l *Log) {
-	if c.every < 0 {
+// apart syncs each log by itself, all at the same time.
+func (c *committer) apart(logs map[*Log]error) {
+	list := slices.Collect(maps.Keys(logs))
+	errs := make([]error, len(list))
+	var wg sync.WaitGroup
+	room := make(chan struct{}, maxSyncing)
+	for i, l := range list {
+		room <- struct{}{}
+		wg.Go(func() {
+			errs[i] = l.sync()
+			<-room
+		})
+	}
+	wg.Wait()
+	for i, l := range list {
+		logs[l] = errs[i]
+	}
+}
+
+// together makes all logs safe with one sync, and reports false if that cannot
+// be done.
+func (c *committer) together(logs map[*Log]error) bool {
+	if c.broken || !c.open() {
+		return false
+	}
+	var block []byte
+	marks := make(map[*Log]int, len(logs))
+	for l := range logs {
+		part, upto, ok := l.takeFresh()
+		if !ok {
+			return false
+		}
+		marks[l] = upto
+		if part.Data == "" {
+			continue
+		}
+		line, err := json.Marshal(part)
+		if err != nil {
+			return false
+		}
+		block = append(append(block, line...), '\n')
+		c.logs[l] = struct{}{}
+	}
+	if len(block) > 0 {
+		if _, err := c.f.WriteAt(block, c.size); err != nil {
+			c.broken = c.f.Truncate(c.size) != nil // a full disk may have room again
+			return false
+		}
+		c.size += int64(len(block))
+		if c.f.Sync() != nil {
+			c.broken = true
+			return false
+		}
+	}
+	for l, upto := range marks {
+		l.safe(upto)
+	}
+	if c.size > maxCommits {
+		c.begin()
+	}
+	return true
+}
+
+func (c *committer) open() bool {
+	if c.f == nil {
+		f, err := c.fs.Open(commitFile)
+		if err != nil {
+			c.broken = true
+			return false
+		}
+		c.f, c.logs = f, make(map[*Log]struct{})
+	}
+	return true
+}
+
+// begin syncs the logs themselves, and empties the file.
+func (c *committer) begin() {
+	for l := range c.logs {
+		if l.syncFile() != nil {
+			return // what stands in the file is needed
+		}
+	}
+	if c.f.Truncate(0) != nil {
+		c.broken = true
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.idle = append(c.idle, l)
-	if c.timer == nil && !c.stopped {
-		c.timer = time.AfterFunc(c.every, c.sweep)
-	}
+	c.size = 0
+	clear(c.logs)
 }
 
-// sweep syncs what nobody has waited for.
-func (c *committer) sweep() {
-	c.mu.Lock()
-	logs := c.idle
-	c.idle, c.timer = nil, nil
-	c.mu.Unlock()
-	for _, l := range logs {
-		_ = l.sync() // whoever waits for the log next hears of it
+// close empties the file, if all logs were closed well.
+func (c *committer) close(well bool) error {
+	if c.f == nil {
+		return nil
 	}
+	if well && c.f.Truncate(0) == nil {
+		_ = c.f.Sync()
+	}
+	return c.f.Close()
 }
 
-func (c *committer) stop() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stopped = true
-	if c.timer != nil {
-		c.timer.Stop()
-		c.timer = nil
+// recover writes into the logs what was made safe for them. A line of it that
+// was torn was not yet safe for anybody.
+func (c *committer) recover() error {
+	f, err := c.fs.Open(commitFile)
+	if err != nil {
+		return &Error{Op: "open", File: commitFile, Err: err}
 	}
+	defer f.Close()
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return &Error{Op: "read", File: commitFile, Err: err}
+	}
+	if len(data) == 0 {
+		return nil
+	}
+	lines, _, _, bad := scan(data)
+	if bad > 0 {
+		return &Error{Op: "read", File: commitFile, Line: bad, Err: fmt.Errorf("%w, though lines come after it", ErrCorrupt)}
+	}
+	files := make(map[string]File)
+	defer func() {
+		for _, f := range files {
+			_ = f.Close()
+		}
+	}()
+	for i, line := range lines {
+		var part commit
+		if err := json.Unmarshal(line, &part); err != nil {
+			return &Error{Op: "read", File: commitFile, Line: i + 1, Err: err}
+		}
+		to := files[part.File]
+		if to == nil {
+			if to, err = c.fs.Open(part.File); err != nil {
+				return &Error{Op: "open", File: part.File, Err: err}
+			}
+			files[part.File] = to
+		}
+		if _, err := to.WriteAt([]byte(part.Data), part.At); err != nil {
+			return &Error{Op: "write", File: part.File, Err: err}
+		}
+	}
+	for name, f := range files {
+		if err := f.Sync(); err != nil {
+			return &Error{Op: "sync", File: name, Err: err}
+		}
+	}
+	if err := f.Truncate(0); err != nil {
+		return &Error{Op: "write", File: commitFile, Err: err}
+	}
+	if err := f.Sync(); err != nil {
+		return &Error{Op: "sync", File: commitFile, Err: err}
+	}
+	return nil
 }

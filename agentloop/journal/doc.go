@@ -10,9 +10,11 @@
 //   - A line is there whole or not at all. A line that was torn by the end of the
 //     process or by a full disk is cut off when the log is opened again, or, if
 //     the disk has room again, before the next line.
-//   - What [Log.Sync] has returned for is on the disk. Callers that wait at the
-//     same time share the work: however many logs there are, the disk sees them
-//     together (group commit). What nobody waits for is synced within a second.
+//   - What [Log.Sync] has returned for is on the disk. All that wait at the same
+//     time, for whichever logs, share one sync (group commit): the lines go into a
+//     file of their own first, from where they are put into their logs if those
+//     should lack them after a power cut. What nobody waits for is synced within a
+//     second.
 //   - A log whose middle cannot be read is never continued, and nothing in it is
 //     thrown away: opening it is an error that names file and line.
 //   - Two processes never write to one journal: [Open] takes a lock that ends with

@@ -32,6 +32,7 @@ type Journal struct {
 	fs     FS
 	dir    string
 	lock   io.Closer
+	sweep  sweeper
 	commit committer
 
 	mu     sync.Mutex
@@ -51,10 +52,14 @@ func Open(cfg Config) (*Journal, error) {
 		cfg.SyncEvery = defaultSyncEvery
 	}
 	j := &Journal{fs: cfg.FS, dir: cfg.Dir, logs: make(map[string]*Log)}
-	j.commit.every = cfg.SyncEvery
+	j.sweep.every, j.commit.fs = cfg.SyncEvery, cfg.FS
 	var err error
 	if j.lock, err = cfg.FS.Lock(lockFile); err != nil {
 		return nil, &Error{Op: "lock", File: firstOf(cfg.Dir, lockFile), Err: err}
+	}
+	if err := j.commit.recover(); err != nil {
+		_ = j.lock.Close()
+		return nil, err
 	}
 	return j, nil
 }
@@ -74,7 +79,10 @@ func (j *Journal) Dir() string { return j.dir }
 // A log is open once at a time; it is to be closed.
 func (j *Journal) Log(name string) (*Log, []json.RawMessage, error) {
 	file := fileOf(name)
-	l := &Log{journal: j, file: file, turn: make(chan struct{}, 1)}
+	if file == commitFile {
+		return nil, nil, &Error{Op: "open", File: file, Err: errors.New("the name is taken by the journal itself")}
+	}
+	l := &Log{journal: j, file: file, turn: make(chan struct{}, 1), syncing: make(chan struct{}, 1)}
 	j.mu.Lock()
 	_, twice := j.logs[file]
 	closed := j.closed
@@ -114,6 +122,11 @@ func (l *Log) open() ([]json.RawMessage, error) {
 	}
 	l.size, l.unended = int64(good), !ended
 	l.spoiled = good < len(data) // cut off before the next line is written
+	if good > 0 {
+		// The process before may have been killed before it synced: what can be
+		// read need not be on the disk, and must be before what comes after it.
+		l.written, l.toomuch = 1, true
+	}
 	return lines, nil
 }
 
@@ -142,7 +155,10 @@ func (j *Journal) Close() error {
 	for _, l := range open {
 		errs = append(errs, l.Close())
 	}
-	j.commit.stop()
+	j.sweep.stop()
+	if err := j.commit.close(errors.Join(errs...) == nil); err != nil {
+		errs = append(errs, &Error{Op: "close", File: commitFile, Err: err})
+	}
 	if err := j.lock.Close(); err != nil {
 		errs = append(errs, &Error{Op: "lock", File: lockFile, Err: err})
 	}

@@ -21,47 +21,66 @@ type Log struct {
 	unended bool  // the last of them has no line break
 	spoiled bool  // there is more in the file, which is no line
 
+	syncing chan struct{} // holds a token while somebody syncs
+
 	mu      sync.Mutex
-	written int   // lines so far
-	synced  int   // of them, on the disk
-	queued  bool  // to be synced after a while
-	failed  error // the disk has failed: what it says from then on is not to be trusted
+	written int    // appends so far
+	synced  int    // of them, safe
+	fresh   []byte // what was appended since
+	freshAt int64  // where in the file
+	toomuch bool   // more than is kept
+	lent    bool   // some of what is safe is so in the commit file
+	queued  bool   // to be synced after a while
+	failed  error  // the disk has failed: what it says from then on is not to be trusted
 	closed  bool
 }
 
-// Append writes a value as a line. When it returns nil the line survives the
-// end of the process; see [Log.Sync]. When it does not, the line is not there.
-func (l *Log) Append(value any) error {
+// Append writes values as lines, all of them or none. When it returns nil they
+// survive the end of the process; see [Log.Sync]. When it does not, they are not
+// there.
+func (l *Log) Append(values ...any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(value); err != nil {
-		return &Error{Op: "encode", File: l.file, Err: err}
+	for _, value := range values {
+		if err := enc.Encode(value); err != nil {
+			return &Error{Op: "encode", File: l.file, Err: err}
+		}
 	}
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
 	if err := l.state("write"); err != nil {
 		return err
 	}
-	if err := l.put(b.Bytes()); err != nil {
+	at := l.size
+	line, err := l.put(b.Bytes())
+	if err != nil {
 		return &Error{Op: "write", File: l.file, Err: err}
 	}
 	l.mu.Lock()
 	l.written++
+	if len(l.fresh) == 0 {
+		l.freshAt = at
+	}
+	if l.toomuch = l.toomuch || len(l.fresh)+len(line) > maxFresh; l.toomuch {
+		l.fresh = nil
+	} else {
+		l.fresh = append(l.fresh, line...)
+	}
 	idle := !l.queued
 	l.queued = true
 	l.mu.Unlock()
 	if idle {
-		l.journal.commit.later(l)
+		l.journal.sweep.later(l)
 	}
 	return nil
 }
 
-// put writes a line behind the others. It is its turn.
-func (l *Log) put(line []byte) error {
+// put writes lines behind the others, and returns what it wrote. It is its turn.
+func (l *Log) put(line []byte) ([]byte, error) {
 	if l.spoiled {
 		if err := l.f.Truncate(l.size); err != nil {
-			return err
+			return nil, err
 		}
 		l.spoiled = false
 	}
@@ -73,11 +92,11 @@ func (l *Log) put(line []byte) error {
 		// Now if it can be, else before the next line: what was written of this
 		// one must not be glued to it.
 		l.spoiled = n > 0 && l.f.Truncate(l.size) != nil
-		return err
+		return nil, err
 	}
 	l.size += int64(len(line))
 	l.unended = false
-	return nil
+	return line, nil
 }
 
 // state returns why nothing more can be done with the log, or nil.
@@ -90,8 +109,8 @@ func (l *Log) state(op string) error {
 	return l.failed
 }
 
-// Sync returns when all that was appended before is on the disk. Many that call
-// it at the same time share the work. If the disk fails here the log takes no more
+// Sync returns when all that was appended before is on the disk. All that call
+// it at the same time, for whichever logs, share the work. If the disk fails here the log takes no more
 // lines: systems forget what they could not write, and say later that all is well.
 func (l *Log) Sync() error {
 	if err := l.state("sync"); err != nil {
@@ -106,18 +125,65 @@ func (l *Log) Sync() error {
 	return l.journal.commit.now(l)
 }
 
-// sync does the work of Sync. The lock is not held meanwhile: lines may go on
-// being written, and are synced by the next.
+// takeFresh returns what was appended since the log was safe, for the commit
+// file, and reports false if that is more than was kept.
+func (l *Log) takeFresh() (part commit, upto int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || l.failed != nil || l.toomuch {
+		return commit{}, 0, false
+	}
+	part = commit{File: l.file, At: l.freshAt, Data: string(l.fresh)}
+	l.fresh = nil
+	return part, l.written, true
+}
+
+// safe notes that what takeFresh returned is on the disk.
+func (l *Log) safe(upto int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.synced, l.lent = max(l.synced, upto), true
+}
+
+// sync makes the log safe by itself. Lines may go on being written meanwhile, and
+// are for the next.
 func (l *Log) sync() error {
 	l.mu.Lock()
-	f, upto := l.f, l.written
+	want := l.written
+	l.mu.Unlock()
+	l.syncing <- struct{}{}
+	defer func() { <-l.syncing }()
+	l.mu.Lock()
 	l.queued = false
-	if l.closed || l.failed != nil || upto == l.synced {
+	if l.closed || l.failed != nil || l.synced >= want { // somebody else has done it
 		defer l.mu.Unlock()
 		return l.failed
 	}
 	l.mu.Unlock()
-	err := f.Sync()
+	return l.fsync()
+}
+
+// syncFile makes the log's file safe, also of what is safe in the commit file.
+func (l *Log) syncFile() error {
+	l.syncing <- struct{}{}
+	defer func() { <-l.syncing }()
+	l.mu.Lock()
+	nothing := l.closed || l.failed != nil || l.synced == l.written && !l.lent
+	failed := l.failed
+	l.mu.Unlock()
+	if nothing {
+		return failed
+	}
+	return l.fsync()
+}
+
+// fsync is for who has the token of syncing.
+func (l *Log) fsync() error {
+	l.mu.Lock()
+	upto := l.written
+	l.fresh, l.toomuch, l.lent = nil, false, false // even if it fails: then nothing is believed any more
+	l.mu.Unlock()
+	err := l.f.Sync()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
@@ -132,14 +198,19 @@ func (l *Log) sync() error {
 func (l *Log) Close() error {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
-	err := l.sync()
 	l.mu.Lock()
-	closed := l.closed
-	l.closed = true
+	closed, failed := l.closed, l.failed
 	l.mu.Unlock()
 	if closed {
 		return nil
 	}
+	err := failed
+	if err == nil {
+		err = l.syncFile() // once closed it is not to depend on the commit file
+	}
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
 	l.journal.forget(l)
 	if cerr := l.f.Close(); err == nil && cerr != nil {
 		err = &Error{Op: "close", File: l.file, Err: cerr}

@@ -46,9 +46,11 @@ func TestKilledRunsGoOn(t *testing.T) {
 	for killed < *kills || books == 0 {
 		dir := filepath.Join(t.TempDir(), "bible")
 		file := filepath.Join(filepath.Dir(dir), "report.json")
-		args := []string{"-out", dir, "-report", file, "-seed", strconv.FormatUint(luck.Uint64N(1000), 10)}
+		args := []string{"-out", dir, "-report", file}
 		for done := false; !done; {
-			cmd := program(t, args...)
+			// Other faults each time: with the same ones no agent gets further
+			// than the first before it is killed.
+			cmd := program(t, append(args, "-seed", strconv.FormatUint(luck.Uint64N(1000), 10))...)
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
 			require.NoError(t, cmd.Start())
@@ -70,7 +72,7 @@ func TestKilledRunsGoOn(t *testing.T) {
 				checkJournals(t, dir)
 			}
 			// Before the folder was made ready there is nothing to go on with.
-			if _, err := os.Stat(filepath.Join(dir, markerFile)); err == nil && len(args) == 6 {
+			if _, err := os.Stat(filepath.Join(dir, markerFile)); err == nil && len(args) == 4 {
 				args = append(args, "-resume")
 			}
 		}
@@ -100,7 +102,7 @@ func checkJournals(t *testing.T, dir string) {
 	require.NoError(t, err)
 	defer j.Close()
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if name, ok := strings.CutSuffix(path, ".jsonl"); ok {
+		if name, ok := strings.CutSuffix(path, ".jsonl"); ok && d.Name() != "commit.jsonl" {
 			name, err := filepath.Rel(root, name)
 			require.NoError(t, err)
 			l, _, err := j.Log(name)
