@@ -64,6 +64,12 @@ type Request struct {
 	// It is never sent.
 	Caller string
 
+	// Priority puts requests of a higher number first where a client's own queue
+	// holds them, and Finishing those whose work is nearly done. They are never
+	// sent.
+	Priority  int
+	Finishing bool
+
 	// Restart says that the request repeats one whose call has failed, as an
 	// agent's restart does. It is then paid for as a retry, so that restarts add
 	// no more to a struggling server's load than retries do. It is never sent.

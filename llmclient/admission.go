@@ -17,13 +17,14 @@ func (cl *call) admission() (*pacer.Permit, *breaker.Pass, *Error) {
 		if failed != moved {
 			return permit, pass, failed
 		}
+		cl.anew = true
 	}
 }
 
 // admit waits at one endpoint. It returns moved if the call should go on to
 // another.
 func (cl *call) admit() (*pacer.Permit, *breaker.Pass, *Error) {
-	if failed := cl.settleOn(time.Now()); failed != nil {
+	if failed := cl.settleOn(); failed != nil {
 		return nil, nil, failed
 	}
 	if failed := cl.awaitBreaker(); failed != nil {
@@ -32,6 +33,11 @@ func (cl *call) admit() (*pacer.Permit, *breaker.Pass, *Error) {
 	permit, failed := cl.awaitPermit()
 	if failed != nil {
 		return nil, nil, failed
+	}
+	if cl.ending() {
+		permit.Return()
+		<-cl.ctx.Done() // it is on its way
+		return nil, nil, cl.ended()
 	}
 	pass, err := cl.at.ep.breaker.Acquire()
 	if err == nil || cl.client.cfg.WhenOpen == LeastBad {
@@ -42,6 +48,20 @@ func (cl *call) admit() (*pacer.Permit, *breaker.Pass, *Error) {
 		return nil, nil, cl.open(err)
 	}
 	return nil, nil, moved
+}
+
+// ending reports whether the caller has left or the client is being closed,
+// though the call may not have heard yet: many end then, and free the permits of
+// others that should not begin.
+func (cl *call) ending() bool {
+	if cl.parent.Err() != nil {
+		return true
+	}
+	if cl.client.closing.Load() {
+		cl.stop()
+		return true
+	}
+	return false
 }
 
 // awaitBreaker waits until the breaker may let the call through.
@@ -90,11 +110,20 @@ func (cl *call) inLineForTrial() *Error {
 // awaitPermit waits until the pacer admits the call.
 func (cl *call) awaitPermit() (*pacer.Permit, *Error) {
 	if !cl.gone() {
-		if permit := cl.at.ep.pacer.TryAcquire(); permit != nil {
+		if permit := cl.at.ep.pacer.TryAcquireFor(cl.demand()); permit != nil {
 			return permit, nil
 		}
 	}
 	return cl.inQueue()
+}
+
+// demand is what the pacer should know of the call.
+func (cl *call) demand() pacer.Demand {
+	d := pacer.Demand{Agent: cl.caller, Tokens: cl.at.load.promptBytes/bytesPerToken + cl.at.load.maxTokens}
+	if cl.req != nil {
+		d.Priority, d.Finishing = cl.req.Priority, cl.req.Finishing
+	}
+	return d
 }
 
 func (cl *call) inQueue() (*pacer.Permit, *Error) {
@@ -115,7 +144,7 @@ func (cl *call) inQueue() (*pacer.Permit, *Error) {
 	defer cancel()
 	ctx, stop := cl.orElsewhere(ctx)
 	defer stop()
-	permit, err := p.Acquire(ctx)
+	permit, err := p.AcquireFor(ctx, cl.demand())
 	switch {
 	case err == nil:
 		return permit, nil
@@ -130,7 +159,7 @@ func (cl *call) inQueue() (*pacer.Permit, *Error) {
 		return nil, e
 	}
 	e := cl.error(ErrQueue, "the pacer did not admit the call: "+err.Error())
-	e.retryable = true
+	e.retryable = !errors.Is(err, pacer.ErrTooLarge)
 	var late *pacer.WaitError
 	if errors.As(err, &late) {
 		e.retryAfter = late.Wait

@@ -32,6 +32,7 @@ type attempt struct {
 
 	started time.Time
 	permit  *pacer.Permit
+	pieces  int // of output, told to it
 	pass    *breaker.Pass
 	settled atomic.Bool
 
@@ -238,11 +239,25 @@ func (a *attempt) trial() {
 	a.pass.Progress()
 }
 
+// paces tells the pacer of output as it comes. How long models think unseen says
+// nothing about the server, nor does the length of an answer that comes at once.
+func (a *attempt) paces() {
+	a.at.ep.lastOutput.Store(time.Now().UnixNano())
+	if a.pieces++; a.answer.json {
+		return
+	}
+	if a.pieces == 1 && !a.kind.reasoning {
+		a.permit.FirstOutput(time.Since(a.started))
+	}
+	a.permit.Output(a.pieces)
+}
+
 // see tells the clocks, the breaker and the endpoint's memory of a chunk.
 func (a *attempt) see(ch *chat.Chunk) {
 	if ch.Output() {
 		a.answer.finished = false
 		a.watch.tell((*meter).output)
+		a.paces()
 		if !a.answer.json && !a.at.ep.streamed.Load() {
 			a.at.ep.streams()
 		}

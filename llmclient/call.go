@@ -46,11 +46,14 @@ type call struct {
 
 	started time.Time
 
+	anew   bool      // an endpoint is to be chosen, whatever the present one is like
+	onward candidate // where the call goes on after a failure, with several endpoints
+
 	last  *kept // the last response to a passed request, if its attempt failed
 	retry retrier
 	spent time.Duration // of the Call clock
 
-	ending struct { // of the last attempt
+	lastOne struct { // what came of the last attempt
 		first   time.Duration // until its first output; 0 if there was none
 		outputs int64
 	}
@@ -80,9 +83,13 @@ func newCall(c *Client, ctx context.Context) *call {
 // renew begins the context of the next attempt, and of the wait for it. One
 // context is for both: ten thousand calls that are cancelled at once have that
 // many fewer to end.
-func (cl *call) renew() {
+func (cl *call) renew() { cl.renewIn(cl.parent) }
+
+// renewIn begins such a context, and makes parent the caller's.
+func (cl *call) renewIn(parent context.Context) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
+	cl.parent = parent
 	cl.ctx, cl.cancel = context.WithCancelCause(cl.parent)
 	cl.live = true
 	if cl.stopped.Load() {
@@ -132,7 +139,7 @@ func (cl *call) take(req *chat.Request) {
 	if len(cl.client.eps) > 1 {
 		cl.cached = cl.client.prefixes.find(req)
 	}
-	cl.head(cl.client.choose(cl, cl.started))
+	cl.head(cl.client.choose(cl, cl.started).ep)
 }
 
 // encode writes the request's body in the dialect that its endpoint speaks.
@@ -260,7 +267,7 @@ func (cl *call) tellDone(e *Error) {
 	if e != nil {
 		ev.Err, ev.Phase = e, e.Phase
 	}
-	ev.FirstOutput, ev.Outputs = cl.ending.first, cl.ending.outputs
+	ev.FirstOutput, ev.Outputs = cl.lastOne.first, cl.lastOne.outputs
 	cl.client.notify(ev)
 }
 

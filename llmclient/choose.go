@@ -17,9 +17,12 @@ type standing uint8
 
 const (
 	available standing = iota
+	busy               // its pacer has others waiting, or would let this one wait
+	resting            // the call has failed there, and backs off
 	cooling            // it asked for a pause, or readmits those who waited
 	shut               // its breaker is open, or it is dead
-	benched            // it refused in a way that no wait mends
+	benched            // it refused others in a way that no wait mends
+	ruledOut           // and this call
 )
 
 const (
@@ -51,8 +54,11 @@ func (ep *endpoint) standing(now time.Time, model string) (standing, time.Time) 
 	case b.Waiting > 0:
 		return cooling, now
 	}
-	if p := ep.pacer.Stats(); p.CoolDownUntil.After(now) {
+	switch p := ep.pacer.Stats(); {
+	case p.CoolDownUntil.After(now):
 		return cooling, p.CoolDownUntil
+	case p.Queued > 0, p.Limit > 0 && p.InFlight >= p.Limit:
+		return busy, time.Time{}
 	}
 	return available, time.Time{}
 }
@@ -69,28 +75,25 @@ type candidate struct {
 }
 
 // choose returns the endpoint that should take the call's next attempt: one
-// that can take it at once, that has failed the call least, that comes first in
-// order, that has the conversation in its cache, and is not overrun. If none can
-// take it, it is the one that may be able to first.
-func (c *Client) choose(cl *call, now time.Time) *endpoint {
+// that can take it, that has failed the call least, that comes first in order,
+// that is not full or overrun, and that has the conversation in its cache. If
+// none can take it now, it is the one that may be able to first.
+func (c *Client) choose(cl *call, now time.Time) candidate {
 	if len(c.eps) == 1 {
-		return c.eps[0]
+		return candidate{ep: c.eps[0]}
 	}
 	list := make([]candidate, len(c.eps))
 	var calls, weights float64
 	for i, ep := range c.eps {
 		k := candidate{ep: ep, cached: ep == cl.cached}
-		k.is, k.until = ep.standing(now, cl.modelAt(ep))
-		if k.cached && k.is == cooling && k.until.Sub(now) <= cachePatience {
-			k.is = available
-		}
+		k.is, k.until = cl.standing(ep, now)
 		if r := cl.routeTo(ep); r != nil {
 			k.failed = r.failed
 		}
 		n := float64(ep.calls.Load())
 		k.load = n / ep.weight
 		k.dice = rand.ExpFloat64() / ep.weight
-		if k.is == available {
+		if k.is <= busy {
 			calls, weights = calls+n, weights+ep.weight
 		}
 		list[i] = k
@@ -99,26 +102,57 @@ func (c *Client) choose(cl *call, now time.Time) *endpoint {
 		return weights > 0 && k.load > 2*calls/weights+crowd/k.ep.weight
 	}
 	best := slices.MinFunc(list, func(a, b candidate) int {
-		if a.is != b.is {
-			return cmp.Compare(a.is, b.is)
+		if d := cmp.Compare(rank(a.is), rank(b.is)); d != 0 {
+			return d
 		}
-		if a.is != available {
+		if a.is > busy {
 			return cmp.Or(a.until.Compare(b.until), cmp.Compare(a.dice, b.dice))
 		}
 		return cmp.Or(
 			cmp.Compare(a.failed, b.failed),
 			cmp.Compare(a.ep.order, b.ep.order),
+			cmp.Compare(a.is, b.is),
 			first(!overrun(&a), !overrun(&b)),
 			first(a.cached, b.cached),
 			cmp.Compare(a.dice, b.dice),
 		)
 	})
-	for i := range list {
-		if k := &list[i]; k.ep != best.ep && k.is == shut && best.is == available {
-			k.ep.evidence.glance() // or nobody would notice that it lives again
+	if best.is <= busy {
+		c.glance(best.ep, now) // or nobody would notice that another lives again
+	}
+	if best.is == benched && !slices.ContainsFunc(list, func(k candidate) bool { return k.is != benched && k.is != ruledOut }) {
+		best.until = time.Time{} // waiting would help nobody: it is asked, and the caller hears why not
+	}
+	if best.is == benched && best.until.After(now) {
+		best.is = resting // it is waited for like a backoff
+	}
+	return best
+}
+
+// rank makes all that can take a call equal, and all that may be able to later.
+func rank(s standing) int {
+	switch {
+	case s <= busy:
+		return 0
+	case s < ruledOut:
+		return 1
+	}
+	return 2
+}
+
+// glance looks whether endpoints live again that calls pass over, and returns
+// whether there are any. That one of them is left out may be wished.
+func (c *Client) glance(except *endpoint, now time.Time) (any bool) {
+	for _, ep := range c.eps {
+		if ep == except {
+			continue
+		}
+		if is, _ := ep.standing(now, ""); is == shut {
+			ep.evidence.glance()
+			any = true
 		}
 	}
-	return best.ep
+	return any
 }
 
 // first puts what is true first.
@@ -148,9 +182,13 @@ func (b *bench) put(model string, until time.Time) {
 	if b.models == nil {
 		b.models = make(map[string]time.Time)
 	}
-	if len(b.models) < maxBenched {
-		b.models[model] = until
+	if len(b.models) >= maxBenched {
+		for name := range b.models {
+			delete(b.models, name) // whichever comes: they are put again if need be
+			break
+		}
 	}
+	b.models[model] = until
 }
 
 func (b *bench) until(now time.Time, model string) (until time.Time) {
@@ -168,10 +206,11 @@ func (b *bench) until(now time.Time, model string) (until time.Time) {
 	return until
 }
 
-// refused is told what an endpoint refused.
-func (ep *endpoint) refused(e *Error, now time.Time) {
+// refuses notes what an endpoint refused for good.
+func (ep *endpoint) refuses(e *Error, now time.Time) {
 	switch {
-	case e.Kind == ErrQuota, e.Kind == ErrAuth && e.Status == 401:
+	case e.retryable:
+	case e.Kind == ErrQuota, e.Kind == ErrAuth:
 		ep.bench.put("", now.Add(benchFor))
 	case e.Kind == ErrNotFound:
 		ep.bench.put(e.Model, now.Add(benchFor))
@@ -207,9 +246,16 @@ func (n *news) tell() {
 var errElsewhere = errors.New("another endpoint can take the call")
 
 // orElsewhere returns a context for a wait at the present endpoint. It ends
-// with errElsewhere as its cause when that endpoint cannot take the call and
-// another could. stop must be called when the wait is over.
+// with errElsewhere as its cause when the call would fare better at another. stop
+// must be called when the wait is over.
 func (cl *call) orElsewhere(ctx context.Context) (_ context.Context, stop func()) {
+	return cl.until(ctx, cl.better)
+}
+
+// until returns a context that ends with errElsewhere as its cause when
+// something is so: it is looked at when there is news, and when the time of an
+// endpoint has come.
+func (cl *call) until(ctx context.Context, so func(now time.Time) bool) (_ context.Context, stop func()) {
 	if len(cl.client.eps) == 1 {
 		return ctx, func() {}
 	}
@@ -218,16 +264,21 @@ func (cl *call) orElsewhere(ctx context.Context) (_ context.Context, stop func()
 	go func() {
 		defer close(ended)
 		for {
-			next := cl.client.news.next()
-			if cl.better(time.Now()) {
+			news := cl.client.news.next()
+			now := time.Now()
+			if so(now) {
 				cancel(errElsewhere)
 				return
 			}
+			t := time.NewTimer(cl.nextChange(now))
 			select {
-			case <-next:
+			case <-news:
+			case <-t.C:
 			case <-ctx.Done():
+				t.Stop()
 				return
 			}
+			t.Stop()
 		}
 	}()
 	return ctx, func() {
@@ -237,15 +288,45 @@ func (cl *call) orElsewhere(ctx context.Context) (_ context.Context, stop func()
 }
 
 // better reports whether the present endpoint cannot take the call and another
-// could.
+// could, or whether the call should leave a queue for one that is free.
 func (cl *call) better(now time.Time) bool {
-	if s, _ := cl.at.ep.standing(now, cl.at.model); s == available {
+	is, _ := cl.standing(cl.at.ep, now)
+	if is == available {
 		return false
 	}
-	ep := cl.client.choose(cl, now)
-	s, _ := ep.standing(now, cl.modelAt(ep))
-	return ep != cl.at.ep && s == available
+	k := cl.client.choose(cl, now)
+	if k.ep == cl.at.ep {
+		return false
+	}
+	if is > busy {
+		return k.is <= busy
+	}
+	// One or two of those in the queue go, not all: they all see the same.
+	queued := cl.at.ep.pacer.Stats().Queued
+	return k.is == available && queued > 0 && rand.IntN(queued/2+1) == 0
 }
+
+// nextChange returns when another endpoint may become fit by time alone, and
+// looks at those that do not tell.
+func (cl *call) nextChange(now time.Time) time.Duration {
+	next := time.Hour
+	for _, ep := range cl.client.eps {
+		if _, until := cl.standing(ep, now); ep != cl.at.ep && until.After(now) {
+			next = min(next, until.Sub(now))
+		}
+	}
+	if is, _ := cl.standing(cl.at.ep, now); is == busy {
+		next = min(next, lookAround)
+	}
+	if cl.client.glance(nil, now) {
+		next = min(next, probeEvery)
+	}
+	return next
+}
+
+// lookAround is how often a call in a queue looks whether another endpoint is
+// free.
+const lookAround = 5 * time.Second
 
 // moved stands for a wait that ended because there is a better endpoint.
 var moved = new(Error)

@@ -116,8 +116,14 @@ func classifyError(status int, e *chat.ServerError) ruling {
 	switch {
 	case quota(status, e, words):
 		return ruling{kind: ErrQuota, fault: ours}
+	case status == http.StatusBadRequest && strings.Contains(words, "throttl"):
+		return throttled // Bedrock: too many tokens, please wait
 	case tooLong(status, e, words):
 		return ruling{kind: ErrContextLength, fault: ours}
+	case status < 500 && e.Code == "model_not_found", status == http.StatusBadRequest && strings.Contains(words, "not a valid model"):
+		return ruling{kind: ErrNotFound, fault: ours}
+	case status == http.StatusBadRequest && (strings.Contains(words, "api key not valid") || strings.Contains(words, "api_key_invalid")):
+		return ruling{kind: ErrAuth, fault: ours}
 	}
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -161,12 +167,13 @@ func insideStatus(e *chat.ServerError) int {
 	switch kind := strings.ToLower(e.Type + " " + e.Code); {
 	case strings.Contains(kind, "overloaded"):
 		return 529
-	case strings.Contains(kind, "rate_limit"), strings.Contains(kind, "throttl"), strings.Contains(kind, "slow_down"):
+	case strings.Contains(kind, "rate_limit"), strings.Contains(kind, "throttl"), strings.Contains(kind, "slow_down"),
+		strings.Contains(kind, "too_many_requests"), strings.Contains(kind, "toomanyrequests"):
 		return http.StatusTooManyRequests
 	case strings.Contains(kind, "invalid_request"), strings.Contains(kind, "badrequest"),
 		strings.Contains(kind, "context_length"), strings.Contains(kind, "exceed_context"):
 		return http.StatusBadRequest
-	case strings.Contains(kind, "authentication"):
+	case strings.Contains(kind, "authentication"), strings.Contains(kind, "unauthorized"):
 		return http.StatusUnauthorized
 	case strings.Contains(kind, "permission"):
 		return http.StatusForbidden
@@ -207,7 +214,15 @@ func quota(status int, e *chat.ServerError, words string) bool {
 	case "insufficient_quota", "billing_error", "exceeded_current_quota_error", "insufficient_balance":
 		return true
 	}
-	if strings.Contains(words, "exceeded your current quota") || strings.Contains(words, "insufficient balance") {
+	if status >= 500 {
+		return false
+	}
+	if strings.Contains(words, "exceeded your current quota") {
+		// Google says so of each minute's quota as well, and then when to come back.
+		_, comesBack := saidRetryAfter(e)
+		return !comesBack
+	}
+	if strings.Contains(words, "insufficient balance") || strings.Contains(words, "credit balance is too low") {
 		return true
 	}
 	return status != 0 && status < 500 && strings.Contains(string(e.Raw), "enforced_spend_limit_reached")
@@ -239,8 +254,8 @@ func tooLong(status int, e *chat.ServerError, words string) bool {
 		"context_length_exceeded", "exceed_context_size", "maximum context length", "context length", "context window",
 		"context size", "prompt is too long", "prompt too long", "input is too long", "too many input tokens",
 		"reduce the length of the messages", "exceeds the maximum number of tokens", "max_total_tokens",
-		"model's context", "maximum prompt length", "longer than the model's", "token limit", "too many tokens",
-		"max_new_tokens", "contextwindowexceeded",
+		"model's context", "maximum prompt length", "longer than the model's", "prompt token limit", "input token limit",
+		"too many tokens", "max_new_tokens", "contextwindowexceeded", "range of input length",
 	} {
 		if strings.Contains(words, s) {
 			return true

@@ -29,6 +29,8 @@ type Client struct {
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
 
+	closing atomic.Bool
+
 	mu     sync.Mutex
 	closed bool
 	ended  sync.WaitGroup // calls, and goroutines of the client's own
@@ -101,6 +103,7 @@ const closeWait = 2 * time.Second
 // Further calls fail. It waits for 2 s at most, and says so if that was not
 // enough: an OnEvent that calls it waits for its own call.
 func (c *Client) Close() error {
+	c.closing.Store(true)
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
@@ -184,8 +187,7 @@ func (c *Client) register(cl *call) error {
 		cl.drop()
 		return &Error{Kind: ErrClosed, Endpoint: cl.at.ep.name, Model: cl.at.model, text: "the client is closed"}
 	}
-	cl.parent = cl.at.ep.tel.startCall(cl)
-	cl.renew()
+	cl.renewIn(cl.at.ep.tel.startCall(cl))
 	return nil
 }
 

@@ -273,6 +273,8 @@ func (b *bound) lengthen(shown time.Duration) {
 	if b.set || b.limit == 0 {
 		return
 	}
-	b.suspect = max(b.suspect, min(shown, b.limit))
+	if !b.suspectSet {
+		b.suspect = max(b.suspect, min(shown, b.limit))
+	}
 	b.limit = max(b.limit, min(2*shown, holdTimes*b.limit))
 }

@@ -100,6 +100,8 @@ type Retry struct {
 	// 4; 1 or less means that nothing is repeated. After a FirstOutput or
 	// Attempt clock that ran out there is at most one more.
 	//
+	// With several endpoints the first request to each is part of the first try.
+	//
 	// Requests that do not count, though they are listed in [Error.Attempts]:
 	// one that met a dead pooled connection, those by which an endpoint showed
 	// that it does not stream, redirects to the same host, and, within

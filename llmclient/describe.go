@@ -96,7 +96,7 @@ func advice(e *Error, cl *call) string {
 	case ErrNotFound:
 		words := strings.ToLower(e.Message + " " + e.Code)
 		if strings.Contains(words, "model") {
-			return fmt.Sprintf("; check the model's name, %q: GET %s/models lists what there is", cl.at.model, cl.at.ep.name)
+			return fmt.Sprintf("; check the model's name, %q: GET %s/models lists what there is", cl.at.model, cl.at.ep.base)
 		}
 		return "; check BaseURL: it is the part before /chat/completions, mostly ending in /v1"
 	case ErrQuota:

@@ -26,7 +26,7 @@ func TestDump(t *testing.T) {
 		}
 		return fake.Hang()
 	}
-	inWorld(t, fake.Config{Script: reply}, nil, func(t *testing.T, w *world) {
+	inWorld(t, fake.Config{Script: reply}, unpaced, func(t *testing.T, w *world) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for range 45 {

@@ -12,7 +12,9 @@ func (cl *call) error(k Kind, text string) *Error { return cl.errorIn(cl.where()
 func (cl *call) errorIn(p Phase, k Kind, text string) *Error {
 	e := &Error{Kind: k, Phase: p, Endpoint: cl.at.ep.name, Model: cl.at.model, text: text}
 	if last := cl.retry.last; last != nil {
-		e.Status, e.Code, e.Message, e.RequestID = last.Status, last.Code, last.Message, last.RequestID
+		if last.Endpoint == e.Endpoint {
+			e.Status, e.Code, e.Message, e.RequestID = last.Status, last.Code, last.Message, last.RequestID
+		}
 		e.Partial = last.Partial
 		e.causes = append(e.causes, last)
 		if !cl.sending() {

@@ -34,7 +34,8 @@ type endpoint struct {
 	budget   budget
 	bench    bench
 
-	streamed atomic.Bool // some stream has given output
+	streamed   atomic.Bool  // some stream has given output
+	lastOutput atomic.Int64 // nanoseconds; of any call
 
 	calls atomic.Int64 // that are at it or wait for it
 
@@ -78,7 +79,7 @@ func newEndpoint(c *Client, e place) (ep *endpoint, err error) {
 		c.news.tell()
 		c.notify(Event{Kind: EventBreaker, Endpoint: ep.name, Breaker: ch, Text: ch.Why})
 		if told != nil {
-			told(ch)
+			_, _ = contain(func() (any, error) { told(ch); return nil, nil })
 		}
 	}
 	if ep.breaker, err = breaker.New(bc); err != nil {

@@ -55,6 +55,19 @@ const (
 	LeastBad
 )
 
+// String returns the constant's name.
+func (w WhenOpen) String() string {
+	switch w {
+	case Wait:
+		return "Wait"
+	case FailFast:
+		return "FailFast"
+	case LeastBad:
+		return "LeastBad"
+	}
+	return fmt.Sprintf("WhenOpen(%d)", uint8(w))
+}
+
 // A place is an endpoint with its address taken apart.
 type place struct {
 	Endpoint

@@ -164,15 +164,14 @@ func TestWhenAllEndpointsFailTheErrorTellsOfEach(t *testing.T) {
 	inRealm(t, says(fake.Unavailable(), fake.Error(500, "", "", "b is broken")), inOrder, func(t *testing.T, r *realm) {
 		_, err := r.client.Chat(t.Context(), hello())
 		e := failure(t, err, llmclient.ErrServer)
-		assert.Equal(t, []int{2, 2}, r.asked(), "four attempts, in turn")
+		assert.Equal(t, []int{3, 2}, r.asked(), "four attempts, of which the first is at both")
 		var at []string
 		for _, a := range e.Attempts {
 			at = append(at, a.Endpoint)
 		}
-		assert.Equal(t, []string{"a", "b", "a", "b"}, at)
+		assert.Equal(t, []string{"a", "b", "a", "b", "a"}, at)
 		assert.Contains(t, err.Error(), "b is broken")
-		// The first pass is free, a backoff stands before the second.
-		r.elapsed(500 * time.Millisecond)
+		r.elapsed(1500 * time.Millisecond) // each has its own backoff: 500 ms, then a second
 	})
 }
 
@@ -314,7 +313,7 @@ func TestWithAllShut(t *testing.T) {
 		inOrder(c)
 		c.Endpoints[1].Breaker = &breaker.Config{Failures: 1, Cooldown: 20 * time.Second}
 		c.Breaker = breaker.Config{Failures: 1, Cooldown: 10 * time.Second}
-		c.Retry.Attempts = 2
+		c.Retry.Attempts = 1
 	}
 	servers := func() []fake.Config {
 		return []fake.Config{
@@ -333,8 +332,10 @@ func TestWithAllShut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inRealm(t, servers(), func(c *llmclient.Config) { down(c); c.WhenOpen = tc.when }, func(t *testing.T, r *realm) {
-				_, err := r.client.Chat(t.Context(), hello())
-				failure(t, err, llmclient.ErrServer)
+				for range 2 { // one at each
+					_, err := r.client.Chat(t.Context(), hello())
+					failure(t, err, llmclient.ErrServer)
+				}
 				r.elapsed(0)
 				resp, err := r.client.Chat(t.Context(), hello())
 				r.elapsed(tc.after)

@@ -47,6 +47,7 @@ type evidence struct {
 	pace     pace
 
 	mu      sync.Mutex
+	again   bool          // it has been asked to since it last looked who waits
 	asking  bool          // the goroutine runs
 	died    time.Time     // when it was found dead
 	asked   time.Time     // when the last question was put
@@ -56,6 +57,7 @@ type evidence struct {
 	life    chan struct{} // closed when a dead endpoint is alive again; nil if it is not dead
 	hoping  int           // calls that wait for that
 	advice  chan Advice   // of a question that the adviser has not answered in time
+	put     time.Time     // when that was asked; only the goroutine uses the two
 }
 
 func newEvidence(c *Client, ep *endpoint) *evidence {
@@ -156,10 +158,11 @@ func (e *evidence) revive() {
 func (e *evidence) ask() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.asking || !e.client.goes(e.run) {
+	if e.asking {
+		e.again = true
 		return
 	}
-	e.asking = true
+	e.asking = e.client.goes(e.run)
 }
 
 // awaitLife waits while the endpoint is dead, but not for ever: probes may be
@@ -196,7 +199,8 @@ func (e *evidence) awaitLife(ctx context.Context) error {
 func (e *evidence) done(waiting int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if waiting > 0 || e.hoping > 0 {
+	if again := e.again; waiting > 0 || e.hoping > 0 || again {
+		e.again = false // who asked meanwhile may not be among those waiting
 		return false
 	}
 	e.asking = false
@@ -245,6 +249,7 @@ func (e *evidence) judge(answered bool, began time.Time, misses int) int {
 	e.know(answered, began)
 	if answered {
 		e.answers.Store(true)
+		e.mute.Store(false) // a byte may have come just before the answer to a probe
 		e.saw(time.Now())
 		e.ep.breaker.Hurry()
 		return 0
@@ -316,7 +321,9 @@ func (e *evidence) probed(ctx context.Context) bool {
 // cutOrphans cuts the attempts that the endpoint has forgotten.
 func (e *evidence) cutOrphans(waiting []waiter) {
 	for _, w := range waiting {
-		if w.m.bytes > 0 || !w.m.firstByte.IsZero() {
+		// Plain answers take as long as they are, and who reasons unseen takes as
+		// long as that: their siblings tell nothing. The limits are for them.
+		if w.m.bytes > 0 || !w.m.firstByte.IsZero() || w.m.plain || w.a.kind.reasoning {
 			continue
 		}
 		if n, slowest, yes := e.pace.overtaken(w.a.kind, w.a.started, w.waited); yes {

@@ -75,6 +75,6 @@ func TestFortyFiveCallersAndASilentEndpoint(t *testing.T) {
 			require.ErrorIs(t, err, llmclient.ErrTimeout)
 		}
 		assert.LessOrEqual(t, time.Since(w.start), 21*time.Minute)
-		assert.Less(t, len(w.srv.Requests()), 45+10, "and the endpoint is not stormed")
+		assert.Less(t, len(w.srv.Requests()), 60, "and the endpoint is not stormed")
 	})
 }

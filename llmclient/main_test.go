@@ -69,6 +69,9 @@ func inWorld(t *testing.T, srv fakeserver.Config, change func(*llmclient.Config)
 	})
 }
 
+// unpaced lets the pacer learn nothing, for tests that count who starts at once.
+func unpaced(c *llmclient.Config) { c.Pacer.StartInFlight = -1 }
+
 func script(replies ...fakeserver.Step) fakeserver.Config {
 	return fakeserver.Config{Script: fakeserver.Sequence(replies...)}
 }

@@ -14,18 +14,21 @@ import (
 // for the next.
 type retrier struct {
 	cfg     Retry
-	back    *backoff.ExponentialBackOff
 	used    int     // attempts that counted
 	stalled int     // of them, those that took long and brought nothing
-	paid    float64 // for the present attempt, out of the endpoint's budget
+	paid    float64 // for the present attempt
+	paidTo  *budget // the endpoint's
 	last    *Error  // what the last attempt met
 }
 
 func newRetrier(cfg Retry) retrier { return retrier{cfg: cfg} }
 
-// allows counts a failed attempt and reports whether one more may follow.
-func (r *retrier) allows(e *Error) bool {
-	r.used++
+// allows counts a failed attempt and reports whether one more may follow. The
+// first at another endpoint is part of the same try.
+func (r *retrier) allows(e *Error, elsewhere bool) bool {
+	if !elsewhere || r.cfg.Attempts <= 1 {
+		r.used++
+	}
 	if e.Kind == ErrRunaway || e.Evidence == "" && (e.Clock == ClockFirstOutput || e.Clock == ClockAttempt) {
 		r.stalled++
 	}
@@ -33,22 +36,28 @@ func (r *retrier) allows(e *Error) bool {
 	return r.used < r.cfg.Attempts && r.stalled < 2
 }
 
-// wait returns how long to wait before the next attempt: the backoff, or what
-// the endpoint asked for if that is longer, and then never less.
-func (r *retrier) wait(after ruling) time.Duration {
-	if r.back == nil {
-		r.back = &backoff.ExponentialBackOff{
-			InitialInterval:     r.cfg.Backoff,
-			MaxInterval:         r.cfg.MaxBackoff,
-			Multiplier:          2,
-			RandomizationFactor: max(0, r.cfg.Jitter),
-			MaxElapsedTime:      0, // not its default of 15 minutes: the Call clock bounds the call
-			Stop:                backoff.Stop,
-			Clock:               backoff.SystemClock,
-		}
-		r.back.Reset()
+// backoffs returns what spaces the attempts at one endpoint.
+func (r *retrier) backoffs() *backoff.ExponentialBackOff {
+	back := &backoff.ExponentialBackOff{
+		InitialInterval:     r.cfg.Backoff,
+		MaxInterval:         r.cfg.MaxBackoff,
+		Multiplier:          2,
+		RandomizationFactor: max(0, r.cfg.Jitter),
+		MaxElapsedTime:      0, // not its default of 15 minutes: the Call clock bounds the call
+		Stop:                backoff.Stop,
+		Clock:               backoff.SystemClock,
 	}
-	wait := r.back.NextBackOff()
+	back.Reset()
+	return back
+}
+
+// wait returns how long to wait before the next attempt there: the backoff, or
+// what the endpoint asked for if that is longer, and then never less.
+func (r *retrier) wait(at *route, after ruling) time.Duration {
+	if at.back == nil {
+		at.back = r.backoffs()
+	}
+	wait := at.back.NextBackOff()
 	if after.hasAfter && after.after > 0 {
 		// Everybody who was told the same time would come back at the same
 		// time. Earlier than asked is never right, so the spread is upwards.
@@ -84,49 +93,92 @@ func (cl *call) again(e *Error, r ruling) *Error {
 	case e.Clock == ClockCall:
 		return e
 	}
+	now := time.Now()
 	cl.at.failed++
+	cl.at.last = e
 	cl.doubtStreams(e)
-	cl.at.ep.refused(e, time.Now())
-	leaves := cl.elsewhere(e, time.Now())
-	switch {
-	case leaves && !cl.retry.allows(e), !leaves && !e.retryable:
-		return e
-	case leaves:
-	case r.unreached && cl.at.ep.works():
-		// It worked, and now there is nobody: it is being restarted. Tries that
-		// reach nobody harm nobody, so they go on as long as the call may.
-	case !cl.retry.allows(e):
-		return e
+	cl.at.ep.refuses(e, now)
+	wait, leaves, goes := cl.nextTry(e, r, now)
+	if !goes {
+		return cl.worthRetrying(e)
 	}
-	if e.Evidence != "" && !leaves {
+	// It worked, and now there is nobody: it is being restarted. Tries that reach
+	// nobody harm nobody, so they go on as long as the call may.
+	if !(r.unreached && cl.at.ep.works()) && !cl.retry.allows(e, leaves && cl.onward.failed == 0) {
+		return cl.worthRetrying(e)
+	}
+	if e.Evidence != "" && len(cl.client.eps) == 1 && cl.client.cfg.WhenOpen == Wait {
 		if failed := cl.awaitLife(); failed != nil {
 			return failed
 		}
 	}
-	var wait time.Duration
-	if !leaves { // the other endpoint has not been asked yet, and need not be waited for
-		wait = cl.retry.wait(r)
-	}
 	var reserve time.Duration
-	if e.Kind == ErrTimeout && e.Clock != ClockConnect && e.Clock != ClockSend {
+	if e.Kind == ErrTimeout && e.Clock != ClockConnect && e.Clock != ClockSend && !leaves {
 		// What has just stalled may stall again: without the time in which
 		// that would show, another try only adds to the server's load.
 		reserve = cl.client.cfg.Clocks.bound(iFirstOutput, cl.at.load).suspect
 	}
 	spare, late, callers := cl.spare(wait + reserve)
 	if late != "" {
-		final := *e // e itself has been shown to observers
+		final := e.clone() // e itself has been shown to observers
 		final.text += fmt.Sprintf("; there is no time for another try: it would take %v or more, and %s", round(wait+reserve), late)
 		if callers {
 			final.causes = append(slices.Clone(e.causes), context.DeadlineExceeded)
 		}
-		return &final
+		return final
 	}
-	wait = max(wait, min(cl.pay(r), wait+spare))
+	if leaves {
+		cl.head(cl.onward.ep)
+	}
+	wait = max(wait, min(cl.pay(r), wait+spare/2)) // half of it, so that there is time for the try itself
 	ev := cl.event(EventRetry)
 	ev.Wait, ev.Err = wait, e
 	cl.client.notify(ev)
+	if len(cl.client.eps) > 1 {
+		if wait == 0 {
+			return nil
+		}
+		return cl.rest(wait)
+	}
 	return cl.backoff(wait)
+}
+
+// nextTry reports whether the call may be sent again, how long it is until then,
+// and whether that is to another endpoint at once, which is then cl.onward. One
+// endpoint's backoff, and what it asked for, holds for that endpoint only.
+func (cl *call) nextTry(e *Error, r ruling, now time.Time) (wait time.Duration, leaves, goes bool) {
+	wait = cl.retry.wait(cl.at, r)
+	if len(cl.client.eps) == 1 {
+		return wait, false, e.retryable
+	}
+	cl.at.notBefore = now.Add(wait)
+	if !e.retryable {
+		if !passesOver(e) {
+			return 0, false, false
+		}
+		cl.at.out = true
+	}
+	switch cl.onward = cl.client.choose(cl, now); {
+	case cl.onward.is == ruledOut:
+		return 0, false, false
+	case cl.onward.is <= busy:
+		return 0, cl.onward.ep != cl.at.ep, true
+	}
+	return max(0, cl.onward.until.Sub(now)), false, true
+}
+
+// worthRetrying returns the error of a call that ends: of what its endpoints met,
+// rather what passes than what one of them refuses for good.
+func (cl *call) worthRetrying(e *Error) *Error {
+	if e.retryable || !passesOver(e) {
+		return e
+	}
+	for _, r := range cl.routes {
+		if r.last != nil && r.last.retryable {
+			return r.last
+		}
+	}
+	return e
 }
 
 // doubtStreams counts an answer that brought nothing, and asks for a plain one
@@ -182,15 +234,16 @@ func (cl *call) pay(r ruling) time.Duration {
 	if r.kind == ErrThrottled {
 		cl.retry.paid = costOfThrottle
 	}
-	return cl.at.ep.budget.take(time.Now(), cl.retry.paid)
+	cl.retry.paidTo = &cl.at.ep.budget
+	return cl.retry.paidTo.take(time.Now(), cl.retry.paid)
 }
 
 // restarted makes a call that repeats a failed one pay as a retry does, and wait
 // until it is covered.
 func (cl *call) restarted() *Error {
 	wait := cl.pay(ruling{})
-	if spare, _, _ := cl.spare(0); wait > spare {
-		wait = spare
+	if spare, _, _ := cl.spare(0); wait > spare/2 {
+		wait = spare / 2 // there must be time for the try itself
 	}
 	if wait <= 0 {
 		return nil
@@ -228,7 +281,7 @@ func (cl *call) backoff(wait time.Duration) *Error {
 	case <-t.C:
 		return nil
 	case <-cl.ctx.Done():
-		cl.at.ep.budget.give(time.Now(), cl.retry.paid) // for a retry that will not be
+		cl.retry.paidTo.give(time.Now(), cl.retry.paid) // for a retry that will not be
 		return cl.ended()
 	}
 }

@@ -212,7 +212,7 @@ func TestRestartsOfAgentsDrawOnTheRetryBudget(t *testing.T) {
 		"first calls do not":                      {false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, slow, nil, func(t *testing.T, w *world) {
+			inWorld(t, slow, unpaced, func(t *testing.T, w *world) {
 				var wg sync.WaitGroup
 				for range 100 {
 					wg.Go(func() {
@@ -231,7 +231,7 @@ func TestRestartsOfAgentsDrawOnTheRetryBudget(t *testing.T) {
 		})
 	}
 	t.Run("a restart ends with its caller", func(t *testing.T) {
-		inWorld(t, slow, nil, func(t *testing.T, w *world) {
+		inWorld(t, slow, unpaced, func(t *testing.T, w *world) {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
 			var wg sync.WaitGroup

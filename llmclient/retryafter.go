@@ -54,13 +54,55 @@ func parseRetryAfter(h http.Header, now time.Time) (wait time.Duration, ok bool)
 	return seconds(at.Sub(now).Seconds())
 }
 
-// spoken are the ways in which messages name a time: OpenAI's and Groq's "Please
-// try again in 7m12.5s", Azure's "retry after 26 seconds".
-var spoken = regexp.MustCompile(`(?i)(?:try again|retry) (?:in|after) ((?:[0-9.]+(?:ms|[hms]))+|[0-9.]+ ?(?:second|minute))`)
+// Messages name a time in these ways: OpenAI's and Groq's "Please try again in
+// 7m12.5s", Azure's "retry after 26 seconds", and "1 minute".
+var (
+	spokenAt = regexp.MustCompile(`(?i)(?:try again|retry|wait) (?:in |after |for )`)
+	amount   = regexp.MustCompile(`(?i)^[\s,]*(\d+(?:\.\d+)?)\s*(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|h)`)
+)
+
+// spokenTime adds up the amounts with which a text begins.
+func spokenTime(s string) (time.Duration, bool) {
+	var sum float64
+	some := false
+	for {
+		m := amount.FindStringSubmatchIndex(s)
+		if m == nil {
+			break
+		}
+		end := m[1]
+		if end < len(s) && (s[end]|0x20 >= 'a' && s[end]|0x20 <= 'z' || s[end] == '.' && end+1 < len(s) && s[end+1] >= '0' && s[end+1] <= '9') {
+			return 0, false // it goes on: what looked like a unit is none
+		}
+		n, err := strconv.ParseFloat(s[m[2]:m[3]], 64)
+		if err != nil {
+			return 0, false
+		}
+		sum, some = sum+n*unit(s[m[4]:m[5]]), true
+		s = s[end:]
+	}
+	if !some {
+		return 0, false
+	}
+	return seconds(sum)
+}
+
+// unit returns what an amount is counted in, in seconds.
+func unit(name string) float64 {
+	switch name = strings.ToLower(name); {
+	case name == "ms", strings.HasPrefix(name, "milli"):
+		return 1e-3
+	case name[0] == 's':
+		return 1
+	case name[0] == 'm':
+		return 60
+	}
+	return 3600
+}
 
 // saidRetryAfter returns how long the endpoint asks to wait in the body of an
 // error: gateways drop headers, and Google has none. The members are
-// retryDelay (Google, a duration), retry_after (seconds) and retry_after_ms.
+// retryDelay (Google, a duration), retry_after_ms, and retry_after (seconds).
 func saidRetryAfter(e *chat.ServerError) (time.Duration, bool) {
 	var body any
 	if json.Unmarshal(e.Raw, &body) == nil {
@@ -68,22 +110,11 @@ func saidRetryAfter(e *chat.ServerError) (time.Duration, bool) {
 			return wait, true
 		}
 	}
-	m := spoken.FindStringSubmatch(e.Message)
-	if m == nil {
+	at := spokenAt.FindStringIndex(e.Message)
+	if at == nil {
 		return 0, false
 	}
-	if d, err := time.ParseDuration(m[1]); err == nil {
-		return seconds(d.Seconds())
-	}
-	number, unit, _ := strings.Cut(m[1], " ")
-	n, err := strconv.ParseFloat(number, 64)
-	if err != nil {
-		return 0, false
-	}
-	if unit == "minute" {
-		n *= 60
-	}
-	return seconds(n)
+	return spokenTime(e.Message[at[1]:])
 }
 
 // memberRetryAfter looks for a time among the members of an error, which wrap
@@ -100,9 +131,18 @@ func memberRetryAfter(v any, depth int) (time.Duration, bool) {
 			}
 		}
 	case map[string]any:
-		for name, scale := range map[string]float64{"retry_after": 1, "retryAfter": 1, "retry_after_seconds": 1, "retry_after_ms": 1e-3} {
-			if n, ok := v[name].(float64); ok && n > 0 {
-				return seconds(n * scale)
+		for _, m := range [...]struct {
+			name  string
+			scale float64
+		}{{"retry_after_ms", 1e-3}, {"retry_after", 1}, {"retryAfter", 1}, {"retry_after_seconds", 1}} {
+			n, ok := v[m.name].(float64)
+			if text, is := v[m.name].(string); is {
+				var err error
+				n, err = strconv.ParseFloat(text, 64)
+				ok = err == nil && finite(n)
+			}
+			if ok && n > 0 {
+				return seconds(n * m.scale)
 			}
 		}
 		if s, ok := v["retryDelay"].(string); ok {

@@ -1,8 +1,11 @@
 package llmclient
 
 import (
+	"context"
 	"net/url"
 	"time"
+
+	"github.com/cenkalti/backoff/v4"
 )
 
 // A route is one endpoint as a call sees it: what the call sends there, and how
@@ -15,11 +18,15 @@ type route struct {
 	load   load
 	size   int // bytes of body; others than the call look at it under call.mu
 
-	doubted bool     // it is asked plainly because streams have brought nothing
-	failed  int      // attempts that failed there
-	renewed bool     // a dead pooled connection has been forgiven
-	moved   *url.URL // where the endpoint sent the call, at the same host
-	hops    int
+	doubted   bool   // it is asked plainly because streams have brought nothing
+	failed    int    // attempts that failed there
+	last      *Error // what the last of them met
+	out       bool   // it refused for good: it is asked no more
+	back      *backoff.ExponentialBackOff
+	notBefore time.Time // when the call may ask there again: the backoff, and what the endpoint asked for
+	renewed   bool      // a dead pooled connection has been forgiven
+	moved     *url.URL  // where the endpoint sent the call, at the same host
+	hops      int
 
 	cut bool // evidence has cut an attempt there; guarded by call.mu
 }
@@ -33,11 +40,9 @@ func (cl *call) head(ep *endpoint) {
 		}
 		r.ep = ep
 		r.speaks, r.doubted = ep.speaks()
-		if cl.req != nil {
-			r.model = cl.req.Model
-		}
-		if r.model == "" {
-			r.model = ep.model
+		r.model = cl.modelAt(ep)
+		if cl.at != nil {
+			r.load = cl.at.load // until it is encoded: the size will be about the same
 		}
 	}
 	if cl.at != nil {
@@ -63,42 +68,92 @@ func (cl *call) routeTo(ep *endpoint) *route {
 }
 
 // settleOn heads for the endpoint that is best now, if the present one cannot
-// take the call, or has failed it. It fails if the request cannot be sent there.
-func (cl *call) settleOn(now time.Time) *Error {
+// take the call, or has failed it; if none can take it, and what keeps the best
+// from it is no wait of its pacer or breaker, it waits for that. It fails if the
+// request cannot be sent there.
+func (cl *call) settleOn() *Error {
 	if len(cl.client.eps) == 1 {
 		return nil
 	}
-	if s, _ := cl.at.ep.standing(now, cl.at.model); s != available || cl.at.failed > 0 {
-		cl.head(cl.client.choose(cl, now))
+	for {
+		now := time.Now()
+		if s, _ := cl.standing(cl.at.ep, now); s > busy || cl.at.failed > 0 || cl.anew {
+			cl.anew = false
+			k := cl.client.choose(cl, now)
+			cl.head(k.ep)
+			if k.is == resting && k.until.After(now) {
+				if failed := cl.rest(k.until.Sub(now)); failed != nil {
+					return failed
+				}
+				continue
+			}
+		}
+		break
 	}
 	if cl.at.body.size > 0 {
 		return nil
 	}
 	if err := cl.encode(); err != nil {
-		return cl.client.refuse(err, cl.at)
+		e := cl.client.refuse(err, cl.at)
+		if cl.retry.last != nil {
+			e.causes = append(e.causes, cl.retry.last)
+		}
+		return e
 	}
 	return nil
 }
 
-// elsewhere heads for another endpoint after a failure, if one could take the
-// call at once and has not failed it as often. What is wrong with the request is
-// wrong everywhere.
-func (cl *call) elsewhere(e *Error, now time.Time) bool {
-	if len(cl.client.eps) == 1 || !passesOver(e) {
-		return false
+// rest waits until an endpoint may be asked again, or another can take the call.
+func (cl *call) rest(wait time.Duration) *Error {
+	cl.enter(PhaseBackoff)
+	ctx, cancel := cl.withinCall()
+	defer cancel()
+	ctx, stop := cl.until(ctx, func(now time.Time) bool { return cl.client.choose(cl, now).is <= busy })
+	defer stop()
+	start := time.Now()
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	defer func() { cl.spent += time.Since(start) }()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
 	}
-	next := cl.client.choose(cl, now)
-	if next == cl.at.ep {
-		return false
+	switch {
+	case cl.gone():
+		return cl.ended()
+	case context.Cause(ctx) == errElsewhere:
+		return nil
 	}
-	if r := cl.routeTo(next); r != nil && r.failed >= cl.at.failed {
-		return false
+	return cl.exhausted(nil)
+}
+
+// standing returns how fit an endpoint is to take this call, and until when it
+// is no better.
+func (cl *call) standing(ep *endpoint, now time.Time) (standing, time.Time) {
+	is, until := ep.standing(now, cl.modelAt(ep))
+	r := cl.routeTo(ep)
+	switch {
+	case r == nil:
+	case r.out:
+		return ruledOut, time.Time{}
+	case is <= busy && r.notBefore.After(now):
+		return resting, r.notBefore
 	}
-	if s, _ := next.standing(now, cl.modelAt(next)); s != available {
-		return false
+	if is == cooling && ep == cl.cached && until.Sub(now) <= cachePatience {
+		is = available
 	}
-	cl.head(next)
-	return true
+	return is, until
+}
+
+// passesOver reports whether another endpoint may do better. What is wrong with
+// the request is wrong everywhere.
+func passesOver(e *Error) bool {
+	switch e.Kind {
+	case ErrAuth, ErrQuota, ErrNotFound, ErrNetwork:
+		return true // what one endpoint refuses for good another may give
+	}
+	return e.retryable
 }
 
 // modelAt returns the model that the call asks an endpoint for.
@@ -107,13 +162,4 @@ func (cl *call) modelAt(ep *endpoint) string {
 		return cl.req.Model
 	}
 	return ep.model
-}
-
-// passesOver reports whether another endpoint may do better.
-func passesOver(e *Error) bool {
-	switch e.Kind {
-	case ErrAuth, ErrQuota, ErrNotFound, ErrNetwork:
-		return true // what one endpoint refuses for good another may give
-	}
-	return e.retryable
 }

@@ -1,11 +1,13 @@
 package llmclient
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -111,10 +113,14 @@ func loopback(host string) bool {
 // seal hides what is secret of an endpoint that has been checked.
 func seal(e Endpoint, u *url.URL) secrets {
 	key, header, target := e.APIKey, e.Header, *u
-	hidden := []string{key}
+	hidden, keyed := []string{key}, key != ""
 	for name, values := range u.Query() {
-		if holdsSecret(name) {
-			hidden = append(hidden, values...)
+		if !holdsSecret(name) {
+			continue
+		}
+		keyed = true
+		for _, v := range values { // as it is, and in the forms in which an URL has it
+			hidden = append(hidden, v, url.QueryEscape(v), url.PathEscape(v))
 		}
 	}
 	for name, values := range header {
@@ -124,8 +130,12 @@ func seal(e Endpoint, u *url.URL) secrets {
 		for _, v := range values {
 			_, token, _ := strings.Cut(v, " ")
 			hidden = append(hidden, v, token)
+			keyed = keyed || v != ""
 		}
 	}
+	// Short ones would take words apart. A part of another comes after it.
+	hidden = slices.DeleteFunc(hidden, func(h string) bool { return len(h) < 6 })
+	slices.SortFunc(hidden, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	all := http.Header{
 		"Content-Type": {"application/json"},
 		"Accept":       {"text/event-stream, application/json"},
@@ -138,7 +148,7 @@ func seal(e Endpoint, u *url.URL) secrets {
 		all[http.CanonicalHeaderKey(name)] = values
 	}
 	return secrets{
-		keyed:  key != "" || header.Get("Authorization") != "" || header.Get("Api-Key") != "",
+		keyed:  keyed,
 		header: func() http.Header { return all },
 		probe: func(r *http.Request) {
 			u := target
@@ -160,9 +170,7 @@ func seal(e Endpoint, u *url.URL) secrets {
 		target: func() *url.URL { return &target },
 		redact: func(s string) string {
 			for _, h := range hidden {
-				if len(h) >= 6 { // shorter ones would take words apart
-					s = strings.ReplaceAll(s, h, "[redacted]")
-				}
+				s = strings.ReplaceAll(s, h, "[redacted]")
 			}
 			return s
 		},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/neverhang/neverhang/breaker"
 	"github.com/neverhang/neverhang/chat"
+	"github.com/neverhang/neverhang/pacer"
 )
 
 // fail rules on a failed attempt and settles it.
@@ -150,7 +151,6 @@ func (a *attempt) coolDown(e *Error, r ruling) {
 	}
 	a.at.ep.pacer.CoolDown(d)
 	a.call.client.news.tell()
-	a.call.client.news.tell()
 	ev := a.call.event(EventCoolDown)
 	ev.Wait, ev.Err = d, e
 	a.call.client.notify(ev)
@@ -184,7 +184,7 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 		a.answer.events.Close()
 	}
 	a.pass.Done(v)
-	a.permit.Release()
+	a.permit.Done(a.result(e, m))
 
 	rec := Attempt{
 		Endpoint: a.at.ep.name, Started: a.started, Duration: now.Sub(a.started), Phase: m.phase,
@@ -206,15 +206,21 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 	if !m.firstOutput.IsZero() {
 		a.first = max(1, m.firstOutput.Sub(a.started))
 	}
-	cl.ending.first, cl.ending.outputs = a.first, m.outputs
+	cl.lastOne.first, cl.lastOne.outputs = a.first, m.outputs
 	if e == nil && a.pass == nil {
 		cl.at.ep.breaker.Hurry() // it was asked past its breaker, and works
 	}
 	if e == nil && len(cl.client.eps) > 1 && cl.req != nil {
 		cl.client.prefixes.add(cl.req, a.at.ep)
 	}
+	if e == nil && a.resp != nil && a.resp.Usage != nil && a.resp.Usage.ReasoningTokens > 0 {
+		cl.at.ep.sawReasoning(cl.at.model) // unseen, but counted
+	}
 	if e == nil && a.first > 0 {
-		cl.at.ep.budget.give(now, max(gainOfSuccess, cl.retry.paid))
+		cl.at.ep.budget.give(now, gainOfSuccess)
+		if more := cl.retry.paid - gainOfSuccess; more > 0 {
+			cl.retry.paidTo.give(now, more)
+		}
 		cl.at.ep.evidence.pace.add(a.kind, a.started, a.first, m.longestGap)
 	}
 	cl.at.ep.tel.endAttempt(a, e)
@@ -223,11 +229,43 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 	}
 }
 
+// servesOthers is how long after an output of any call a server that refuses is
+// taken to be full, and not out of order.
+const servesOthers = 30 * time.Second
+
+// result tells the pacer what became of the request.
+func (a *attempt) result(e *Error, m *meter) pacer.Result {
+	r := pacer.Result{Outcome: pacer.Failed, Outputs: a.pieces}
+	switch {
+	case !a.call.infers():
+		r.Outcome = pacer.Unknown
+	case e == nil:
+		r.Outcome = pacer.Answered
+		if a.resp != nil && a.resp.Usage != nil {
+			r.Tokens = int(a.resp.Usage.TotalTokens)
+		}
+	case e.Kind == ErrThrottled:
+		r.Outcome = pacer.Throttled
+	case e.Status == http.StatusServiceUnavailable || e.Status == 529:
+		// Too much for a server that serves others. One that serves nobody is out
+		// of order, which is the breaker's business: when it is back it can do what
+		// it could before.
+		if time.Since(time.Unix(0, a.at.ep.lastOutput.Load())) < servesOthers {
+			r.Outcome = pacer.Refused
+		}
+	case m.phase >= PhaseFirstOutput && m.phase < PhaseEnd && (e.Kind == ErrTimeout || e.Kind == ErrCanceled || e.Kind == ErrDeadline || e.Kind == ErrClosed):
+		r.Outcome = pacer.Abandoned
+	case e.Status == 0 && m.phase < PhaseFirstOutput:
+		r.Tokens = -1 // it reached nobody
+	}
+	return r
+}
+
 // tellFailed tells that an attempt has failed.
 func (cl *call) tellFailed(e *Error, after time.Duration) {
 	ev := cl.event(EventFailed)
 	ev.Phase, ev.Clock, ev.After, ev.Err = e.Phase, e.Clock, after, e
-	ev.FirstOutput, ev.Outputs = cl.ending.first, cl.ending.outputs
+	ev.FirstOutput, ev.Outputs = cl.lastOne.first, cl.lastOne.outputs
 	if e.Verdict != "" {
 		ev.Text = "the server: " + e.Verdict
 	}

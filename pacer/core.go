@@ -12,15 +12,21 @@ const (
 	CoolDown    Reason = "the end of a cool-down"
 	Readmission Reason = "readmission after a cool-down"
 	Rate        Reason = "requests per minute"
+	Tokens      Reason = "tokens per minute"
+	Allotted    Reason = "the limit that the server told"
 	InFlight    Reason = "a request in flight to end"
+	Load        Reason = "the load on the server to ease"
 )
 
 // core is the pacer without its clock and its lock. Each method is one step at
 // the time now, and times never go back. It has one rule:
 //
-//	the first in the queue goes in as soon as all of these are open
+//	the next in the queue goes in as soon as all of these are open
 //	    in flight     a permit is given back
+//	    load          a permit is given back, or the climber raises its limit
 //	    cool-down     its end, then the pace of readmission
+//	    told          what the server said is left has come back
+//	    tokens        enough of the last minute's have expired or were not used
 //	    rate          a minute after the RequestsPerMinute-th last admission
 //	                  and a token of the bucket
 //
@@ -29,28 +35,50 @@ const (
 type core struct {
 	maxInFlight int // zero: no bound
 	maxQueue    int // negative: no bound
+	finishFirst bool
 	rate        *meter
+	tokens      *purse
+	climb       *climber
 	pause       pause
+	told        told
 
 	inFlight int
+	count    count
 	queue    queue
-	next     time.Time // when the first in the queue can go in; zero: unknown, or nobody waits
+	next     time.Time // when the next in the queue can go in; zero: unknown, or nobody waits
 	why      Reason    // what it waits for
+	pace     pace
+}
+
+// count is all that was ever admitted.
+type count struct {
+	requests int64
+	tokens   int64
+}
+
+// A seat is what an admission has taken, and what was heard of it.
+type seat struct {
+	began   time.Time
+	at      time.Duration // as the meter counts
+	booking booking
+	count   count // before it
+	heard   heard
 }
 
 // enterFree admits a caller without asking for the time, if nothing here
 // depends on time. Then only a full house has a queue.
 func (c *core) enterFree() bool {
-	if c.rate != nil || c.pause.on || c.full() {
+	if c.rate != nil || c.climb != nil || c.pause.on || c.told.on() || c.tokens != nil || c.full() {
 		return false
 	}
 	c.inFlight++
 	return true
 }
 
-// exitFree ends a used permit without asking for the time, if nobody waits.
+// exitFree ends a used permit without asking for the time, if nothing depends
+// on it.
 func (c *core) exitFree() bool {
-	if c.queue.len > 0 {
+	if c.queue.len > 0 || c.climb != nil || c.tokens != nil {
 		return false
 	}
 	c.inFlight--
@@ -59,57 +87,102 @@ func (c *core) exitFree() bool {
 
 // enter admits a caller (w and err are nil), puts it into the queue (w), or
 // refuses it. A zero deadline is none.
-func (c *core) enter(now, deadline time.Time) (w *waiter, at time.Duration, err error) {
-	if at, ok := c.try(now); ok {
-		return nil, at, nil
+func (c *core) enter(now, deadline time.Time, d Demand) (w *waiter, s seat, err error) {
+	if c.tokens != nil && d.need() > c.tokens.limit {
+		return nil, seat{}, &TooLargeError{Tokens: d.Tokens, Max: c.tokens.limit}
 	}
-	if err := c.refusal(now, deadline); err != nil {
+	if s, ok := c.try(now, d); ok {
+		return nil, s, nil
+	}
+	if err := c.refusal(now, deadline, d); err != nil {
 		c.admitDue(now) // takes back what gate reserved
-		return nil, 0, err
+		return nil, seat{}, err
 	}
-	w = &waiter{since: now, deadline: deadline, done: make(chan struct{})}
-	c.queue.push(w)
+	w = &waiter{demand: d, since: now, deadline: deadline, done: make(chan struct{})}
+	c.queue.push(w, rank(d, c.finishFirst))
 	c.admitDue(now)
-	return w, 0, nil
+	return w, seat{}, nil
 }
 
 // try admits a caller if all gates are open and nobody waits. If not, what gate
 // may have reserved stays so until the next admitDue.
-func (c *core) try(now time.Time) (at time.Duration, ok bool) {
+func (c *core) try(now time.Time, d Demand) (s seat, ok bool) {
 	c.admitDue(now) // whose time has come goes first, also if the timer is late
 	if c.queue.len > 0 {
-		return 0, false
+		return seat{}, false
 	}
-	if _, why := c.gate(now); why != "" {
-		return 0, false
+	if _, why := c.gate(now, d); why != "" {
+		return seat{}, false
 	}
-	return c.admit(now), true
+	return c.admit(now, d), true
 }
 
-func (c *core) refusal(now, deadline time.Time) error {
+func (c *core) refusal(now, deadline time.Time, d Demand) error {
 	if c.maxQueue >= 0 && c.queue.len >= c.maxQueue {
 		return &QueueFullError{Queued: c.queue.len, Max: c.maxQueue, For: c.why}
 	}
-	return c.unfit(now, deadline, c.queue.len)
+	if deadline.IsZero() {
+		return nil
+	}
+	return c.unfit(now, deadline, d, c.queue.ahead(d, rank(d, c.finishFirst)))
 }
 
 // leave takes w out of the queue. If it has been admitted in the meantime,
 // its permit goes back unused.
 func (c *core) leave(now time.Time, w *waiter) {
 	switch {
-	case w.queued:
+	case w.lane != nil:
 		c.queue.remove(w)
 		c.admitDue(now)
 	case w.err == nil:
-		c.exit(now, w.at, false)
+		c.exit(now, &w.seat, Result{}, false)
 	}
 }
 
 // exit ends a permit.
-func (c *core) exit(now time.Time, at time.Duration, used bool) {
+func (c *core) exit(now time.Time, s *seat, r Result, used bool) {
 	c.inFlight--
 	if !used && c.rate != nil {
-		c.rate.refund(now, at)
+		c.rate.refund(now, s.at)
+	}
+	if c.tokens != nil {
+		spent := r.Tokens
+		if !used || spent == 0 && (r.Outcome == Refused || r.Outcome == Throttled) {
+			spent = -1
+		}
+		c.tokens.settle(now, s.booking, spent)
+	}
+	if c.climb != nil {
+		if used {
+			c.climb.ended(now, s, r)
+		} else {
+			c.climb.returned(now)
+		}
+	}
+	c.admitDue(now)
+}
+
+// firstOutput hears of the first output of a request.
+func (c *core) firstOutput(now time.Time, s *seat, after time.Duration) {
+	if c.climb != nil {
+		c.climb.first(now, s, after)
+		c.admitDue(now)
+	}
+}
+
+// output hears of further output of a request.
+func (c *core) output(now time.Time, s *seat, pieces int) {
+	if c.climb != nil {
+		c.climb.output(now, s, pieces)
+		c.admitDue(now)
+	}
+}
+
+// heed hears what the server said is left, in its answer to a request that was
+// admitted when the count was since.
+func (c *core) heed(now time.Time, since count, allowances []Allowance) {
+	for _, a := range allowances {
+		c.told.heed(now, a, c.count, since)
 	}
 	c.admitDue(now)
 }
@@ -123,30 +196,27 @@ func (c *core) coolDown(now time.Time, d time.Duration, jitter float64) {
 	if c.rate != nil {
 		c.rate.unhold(now)
 	}
-	ahead := 0
-	for w := c.queue.first; w != nil; {
-		after := w.after
-		if err := c.unfit(now, w.deadline, ahead); err != nil {
+	c.queue.each(func(w *waiter, ahead int) {
+		if err := c.unfit(now, w.deadline, w.demand, ahead); err != nil {
 			c.queue.remove(w)
 			w.refuse(err)
-		} else {
-			ahead++
 		}
-		w = after
-	}
+	})
 	c.admitDue(now)
 }
 
-// admitDue lets in the first in the queue as long as all gates are open.
+// admitDue lets in the next in the queue as long as all gates are open.
 func (c *core) admitDue(now time.Time) {
-	for w := c.queue.first; w != nil; w = c.queue.first {
-		if c.next, c.why = c.gate(now); c.why != "" {
+	for w := c.queue.next(); w != nil; w = c.queue.next() {
+		if c.next, c.why = c.gate(now, w.demand); c.why != "" {
 			return
 		}
-		c.queue.remove(w)
-		w.grant(c.admit(now))
+		c.queue.take(w)
+		c.pace.step(now)
+		w.grant(c.admit(now, w.demand))
 	}
 	c.next, c.why = time.Time{}, ""
+	c.pace.rest()
 	if c.rate != nil {
 		c.rate.unhold(now)
 	}
@@ -154,12 +224,25 @@ func (c *core) admitDue(now time.Time) {
 
 // gate names the gate that is shut, and when it will open if that is known.
 // The order matters: the bucket is asked last, since asking it reserves.
-func (c *core) gate(now time.Time) (opens time.Time, why Reason) {
+func (c *core) gate(now time.Time, d Demand) (opens time.Time, why Reason) {
 	if c.full() {
 		return time.Time{}, InFlight
 	}
+	if c.climb != nil {
+		if at, open := c.climb.opens(now); !open {
+			return at, Load
+		}
+	}
 	if at, why := c.pause.opens(now); why != "" {
 		return at, why
+	}
+	if at := c.told.opens(now, d.need()); at.After(now) {
+		return at, Allotted
+	}
+	if c.tokens != nil {
+		if at := c.tokens.opens(now, d.need()); at.After(now) {
+			return at, Tokens
+		}
 	}
 	if c.rate != nil {
 		if at := c.rate.opens(now); at.After(now) {
@@ -171,42 +254,121 @@ func (c *core) gate(now time.Time) (opens time.Time, why Reason) {
 
 func (c *core) full() bool { return c.maxInFlight > 0 && c.inFlight >= c.maxInFlight }
 
-func (c *core) admit(now time.Time) time.Duration {
+func (c *core) admit(now time.Time, d Demand) seat {
+	s := seat{began: now, count: c.count}
 	c.inFlight++
+	c.count.requests++
+	c.count.tokens += int64(d.need())
 	c.pause.spend(now)
-	if c.rate == nil {
-		return 0
+	c.told.spend(d.need())
+	if c.climb != nil {
+		c.climb.started(now, &s)
 	}
-	return c.rate.spend(now)
+	if c.tokens != nil {
+		s.booking = c.tokens.take(now, d.need())
+	}
+	if c.rate != nil {
+		s.at = c.rate.spend(now)
+	}
+	return s
 }
 
 // unfit refuses a caller with so many others ahead if time alone, however
 // soon permits come back, admits it no earlier than at its deadline.
-func (c *core) unfit(now, deadline time.Time, ahead int) error {
+func (c *core) unfit(now, deadline time.Time, d Demand, ahead int) error {
 	if deadline.IsZero() {
 		return nil
 	}
-	at, why := c.pause.earliest(now, ahead)
-	if c.rate != nil {
-		if t := c.rate.earliest(now, ahead); t.After(at) {
-			at, why = t, Rate
-		}
-	}
+	at, why := c.earliest(now, d, ahead)
 	if at.Before(deadline) || !at.After(now) {
 		return nil
 	}
 	return &WaitError{Wait: at.Sub(now), Left: deadline.Sub(now), For: why}
 }
 
+// earliest is a lower bound for when a caller goes in who has so many others
+// ahead.
+func (c *core) earliest(now time.Time, d Demand, ahead int) (time.Time, Reason) {
+	at, why := c.pause.earliest(now, ahead)
+	if c.tokens != nil {
+		if t := c.tokens.opens(now, d.need()); t.After(at) {
+			at, why = t, Tokens
+		}
+	}
+	if c.rate != nil {
+		if t := c.rate.earliest(now, ahead); t.After(at) {
+			at, why = t, Rate
+		}
+	}
+	return at, why
+}
+
+func (c *core) place(now time.Time, w *waiter) Place {
+	c.admitDue(now)
+	p := Place{Waited: now.Sub(w.since)}
+	if w.lane == nil {
+		return p
+	}
+	p.Ahead, p.For = c.queue.likely(w), c.why
+	at, _ := c.earliest(now, w.demand, p.Ahead)
+	if c.next.After(at) {
+		at = c.next
+	}
+	p.Expected = max(at.Sub(now), c.pace.forecast(now, p.Ahead+1))
+	return p
+}
+
 func (c *core) stats(now time.Time) Stats {
-	s := Stats{InFlight: c.inFlight, Queued: c.queue.len, WaitingFor: c.why, Next: c.next}
-	if w := c.queue.first; w != nil {
-		s.Longest = now.Sub(w.since)
+	s := Stats{
+		InFlight: c.inFlight, Limit: c.maxInFlight, Queued: c.queue.len, WaitingFor: c.why, Next: c.next,
+	}
+	if c.climb != nil {
+		if l := c.climb.limit(); s.Limit == 0 || l < s.Limit {
+			s.Limit = l
+		}
+		s.Abandoned = c.climb.ghosts.len()
+	}
+	if c.tokens != nil {
+		s.TokensBooked = c.tokens.booked(now)
+	}
+	// Whoever has waited longest is the first of some lane.
+	for _, v := range c.queue.levels {
+		for l := v.first; l != nil; l = l.after {
+			s.Longest = max(s.Longest, now.Sub(l.first.since))
+		}
 	}
 	if c.pause.until.After(now) {
 		s.CoolDownUntil = c.pause.until
 	}
 	return s
+}
+
+// pace is how fast the line has been moving.
+type pace struct {
+	last time.Time     // somebody went in, and others waited
+	gap  time.Duration // between two of those, smoothed
+}
+
+func (p *pace) step(now time.Time) {
+	if !p.last.IsZero() {
+		gap := now.Sub(p.last)
+		if p.gap == 0 {
+			p.gap = gap
+		}
+		p.gap += (gap - p.gap) / 8
+	}
+	p.last = now
+}
+
+// rest is when nobody waits any more.
+func (p *pace) rest() { p.last = time.Time{} }
+
+// forecast is how long it takes for n to go in.
+func (p *pace) forecast(now time.Time, n int) time.Duration {
+	if p.gap == 0 {
+		return 0
+	}
+	return max(0, seconds(p.gap.Seconds()*float64(n))-now.Sub(p.last))
 }
 
 // seconds turns s into a duration, whatever s is.

@@ -22,14 +22,17 @@ type rig struct {
 	core    *core
 	now     time.Time
 	waiting map[string]*waiter
-	at      map[string]time.Duration // of permits out
+	seats   map[string]seat // of permits out
 	log     []string
 }
 
 func newRig(t *testing.T, cfg Config) *rig {
+	if cfg.StartInFlight == 0 {
+		cfg.StartInFlight = -1 // what is learned has tables of its own
+	}
 	p, err := New(cfg)
 	require.NoError(t, err)
-	return &rig{t: t, core: &p.core, now: epoch, waiting: map[string]*waiter{}, at: map[string]time.Duration{}}
+	return &rig{t: t, core: &p.core, now: epoch, waiting: map[string]*waiter{}, seats: map[string]seat{}}
 }
 
 func (r *rig) note(format string, args ...any) {
@@ -46,7 +49,7 @@ func (r *rig) settle() {
 			if w.err != nil {
 				r.note("%s refused", who)
 			} else {
-				r.at[who] = w.at
+				r.seats[who] = w.seat
 				r.note("%s in", who)
 			}
 		default:
@@ -79,13 +82,16 @@ func enter(names ...string) do {
 }
 
 // enterBy is a caller whose context ends after left; zero is never.
-func enterBy(who string, left time.Duration) do {
+func enterBy(who string, left time.Duration) do { return ask(who, left, Demand{}) }
+
+// ask is a caller with a demand.
+func ask(who string, left time.Duration, d Demand) do {
 	return func(r *rig) {
 		var deadline time.Time
 		if left > 0 {
 			deadline = r.now.Add(left)
 		}
-		w, at, err := r.core.enter(r.now, deadline)
+		w, s, err := r.core.enter(r.now, deadline, d)
 		r.settle()
 		we, tooLong := errors.AsType[*WaitError](err)
 		switch {
@@ -94,7 +100,7 @@ func enterBy(who string, left time.Duration) do {
 		case err != nil:
 			r.note("%s finds a full queue", who)
 		case w == nil:
-			r.at[who] = at
+			r.seats[who] = s
 			r.note("%s in", who)
 		default:
 			r.waiting[who] = w
@@ -102,17 +108,16 @@ func enterBy(who string, left time.Duration) do {
 	}
 }
 
-func release(who string) do { return exit(who, true) }
-func giveBack(who string) do {
-	return exit(who, false)
-}
+func release(who string) do          { return exit(who, Result{}, true) }
+func giveBack(who string) do         { return exit(who, Result{}, false) }
+func done(who string, res Result) do { return exit(who, res, true) }
 
-func exit(who string, used bool) do {
+func exit(who string, res Result, used bool) do {
 	return func(r *rig) {
-		at, ok := r.at[who]
+		s, ok := r.seats[who]
 		require.True(r.t, ok, "%s has no permit", who)
-		delete(r.at, who)
-		r.core.exit(r.now, at, used)
+		delete(r.seats, who)
+		r.core.exit(r.now, &s, res, used)
 		r.settle()
 	}
 }
@@ -131,7 +136,7 @@ func releaseAsLeaves(who, leaver string) do {
 		w := r.waiting[leaver]
 		delete(r.waiting, leaver)
 		release(who)(r)
-		require.False(r.t, w.queued, "%s is not admitted", leaver)
+		require.Nil(r.t, w.lane, "%s is not admitted", leaver)
 		r.core.leave(r.now, w)
 		r.settle()
 	}
@@ -368,7 +373,7 @@ func TestCoreInvariants(t *testing.T) {
 }
 
 func runInvariants(t *testing.T, rnd *rand.Rand) {
-	cfg := Config{}
+	cfg := Config{StartInFlight: -1}
 	if rnd.IntN(4) > 0 {
 		cfg.RequestsPerMinute = 1 + rnd.IntN(40)
 		cfg.Burst = []int{0, 1, -1, 1 + rnd.IntN(cfg.RequestsPerMinute)}[rnd.IntN(4)]
@@ -385,7 +390,7 @@ func runInvariants(t *testing.T, rnd *rand.Rand) {
 
 	type caller struct {
 		w        *waiter
-		at       time.Duration
+		seat     seat
 		started  time.Time
 		number   int
 		deadline time.Time
@@ -414,7 +419,7 @@ func runInvariants(t *testing.T, rnd *rand.Rand) {
 				return false
 			}
 			if x.w.err == nil {
-				x.at = x.w.at
+				x.seat = x.w.seat
 				started(x)
 			} else {
 				require.False(t, x.deadline.IsZero(), "refused without a deadline")
@@ -473,7 +478,7 @@ func runInvariants(t *testing.T, rnd *rand.Rand) {
 			j, _ := slices.BinarySearchFunc(starts, x.started, time.Time.Compare)
 			starts = slices.Delete(starts, j, j+1)
 		}
-		c.exit(now, x.at, used)
+		c.exit(now, &x.seat, Result{}, used)
 	}
 
 	for range 400 {
@@ -485,12 +490,12 @@ func runInvariants(t *testing.T, rnd *rand.Rand) {
 				x.deadline = now.Add(time.Duration(rnd.Int64N(int64(40 * time.Second))))
 			}
 			queued := c.queue.len
-			w, at, err := c.enter(now, x.deadline)
+			w, s, err := c.enter(now, x.deadline, Demand{})
 			collect() // those who were due before
 			switch {
 			case err != nil:
 			case w == nil:
-				x.at = at
+				x.seat = s
 				require.Empty(t, line, "a late comer overtook")
 				started(x)
 			default:
@@ -539,11 +544,11 @@ func runInvariants(t *testing.T, rnd *rand.Rand) {
 // Over a long time a busy caller gets all of the rate.
 func TestRateIsUsedInFull(t *testing.T) {
 	for rpm, burst := range map[int]int{1: 1, 6: 3, 60: 0, 500: -1, 700: 10} {
-		p, err := New(Config{RequestsPerMinute: rpm, Burst: burst})
+		p, err := New(Config{RequestsPerMinute: rpm, Burst: burst, StartInFlight: -1})
 		require.NoError(t, err)
 		c, now, n := &p.core, epoch, 0
-		w, _, err := c.enter(now, time.Time{})
-		for ; err == nil; w, _, err = c.enter(now, time.Time{}) {
+		w, _, err := c.enter(now, time.Time{}, Demand{})
+		for ; err == nil; w, _, err = c.enter(now, time.Time{}, Demand{}) {
 			if w != nil {
 				now = c.next
 				c.admitDue(now)

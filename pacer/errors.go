@@ -25,6 +25,23 @@ func (e *QueueFullError) Error() string {
 // Is makes the error match [ErrQueueFull].
 func (e *QueueFullError) Is(target error) bool { return target == ErrQueueFull }
 
+// ErrTooLarge is matched by the error for a request of more tokens than
+// TokensPerMinute. The error itself is a [TooLargeError].
+var ErrTooLarge = errors.New("pacer: request is too large")
+
+// A TooLargeError refuses a request that could never be admitted.
+type TooLargeError struct {
+	Tokens int // of the demand
+	Max    int // Config.TokensPerMinute
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("pacer: request is too large: %d tokens, want at most %d, all that a minute has", e.Tokens, e.Max)
+}
+
+// Is makes the error match [ErrTooLarge].
+func (e *TooLargeError) Is(target error) bool { return target == ErrTooLarge }
+
 // A WaitError refuses a wait that cannot end before the context's deadline, as
 // far as rate and cool-down are known. It matches [context.DeadlineExceeded],
 // though that deadline has not passed yet.

@@ -19,67 +19,95 @@ type Pacer struct {
 	armed time.Time   // when timer fires; zero: it is stopped
 }
 
-// Acquire waits until a request may start and returns its permit, which must
-// be given back with [Permit.Release] or [Permit.Return].
-//
-// Callers are admitted in the order they came. When ctx ends, Acquire returns
-// at once with an error that matches ctx.Err() and [context.Cause]. It does not
-// wait at all, and returns a [WaitError] or a [QueueFullError], where the wait
-// cannot fit the deadline of ctx or too many wait already. A caller that is
-// already waiting when a cool-down comes, and cannot outwait it, is told then.
+// Acquire is [Pacer.AcquireFor] for a caller who has nothing to say about the
+// request.
 func (p *Pacer) Acquire(ctx context.Context) (*Permit, error) {
+	return p.AcquireFor(ctx, Demand{})
+}
+
+// AcquireFor waits until a request may start and returns its permit, which must
+// be given back with [Permit.Done], [Permit.Release] or [Permit.Return].
+//
+// Agents take turns, and an agent's own requests are admitted in the order they
+// came. When ctx ends, AcquireFor returns at once with an error that matches
+// ctx.Err() and [context.Cause]. It does not wait at all, and returns a
+// [TooLargeError], a [WaitError] or a [QueueFullError], where the request can
+// never be admitted, where the wait cannot fit the deadline of ctx, or where too
+// many wait already. A caller that is already waiting when a cool-down comes,
+// and cannot outwait it, is told then.
+func (p *Pacer) AcquireFor(ctx context.Context, d Demand) (*Permit, error) {
 	if ctx == nil {
 		return nil, errors.New("pacer: nil context")
 	}
 	if ctx.Err() != nil {
 		return nil, ended(ctx, 0, "")
 	}
-
-	p.mu.Lock()
-	if p.core.enterFree() {
-		p.mu.Unlock()
-		return &Permit{pacer: p}, nil
-	}
-	deadline, _ := ctx.Deadline()
-	now := time.Now()
-	w, at, err := p.core.enter(now, deadline)
-	p.armLocked(now)
-	p.mu.Unlock()
-
+	w, s, err := p.enter(ctx, d)
 	switch {
 	case err != nil:
 		return nil, err
 	case w == nil:
-		return &Permit{pacer: p, at: at}, nil
+		return newPermit(p, s), nil
 	}
+	return p.await(ctx, w)
+}
 
+// enter takes a seat or a place in line.
+func (p *Pacer) enter(ctx context.Context, d Demand) (*waiter, seat, error) {
+	deadline, _ := ctx.Deadline()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.core.enterFree() {
+		return nil, seat{}, nil
+	}
+	now := time.Now()
+	w, s, err := p.core.enter(now, deadline, d)
+	p.armLocked(now)
+	return w, s, err
+}
+
+// await waits for w to be let in.
+func (p *Pacer) await(ctx context.Context, w *waiter) (*Permit, error) {
 	select {
 	case <-w.done:
 		if w.err != nil {
 			return nil, w.err
 		}
-		return &Permit{pacer: p, at: w.at}, nil
+		return newPermit(p, w.seat), nil
 	case <-ctx.Done():
-		p.mu.Lock()
-		now := time.Now()
-		why := p.core.why
-		p.core.leave(now, w)
-		p.armLocked(now)
-		p.mu.Unlock()
-		return nil, ended(ctx, now.Sub(w.since), why)
+		waited, why := p.leave(w)
+		return nil, ended(ctx, waited, why)
 	}
 }
 
-// TryAcquire returns a permit if one can be had without waiting and without
+// leave takes w out of the line, and says how long it stood there for what.
+func (p *Pacer) leave(w *waiter) (time.Duration, Reason) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	why := p.core.why
+	p.core.leave(now, w)
+	p.armLocked(now)
+	return now.Sub(w.since), why
+}
+
+// TryAcquire is [Pacer.TryAcquireFor] for a caller who has nothing to say about
+// the request.
+func (p *Pacer) TryAcquire() *Permit { return p.TryAcquireFor(Demand{}) }
+
+// TryAcquireFor returns a permit if one can be had without waiting and without
 // overtaking anybody, and nil otherwise.
-func (p *Pacer) TryAcquire() *Permit {
+func (p *Pacer) TryAcquireFor(d Demand) *Permit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.core.enterFree() {
-		return &Permit{pacer: p}
+		return newPermit(p, seat{})
+	}
+	if p.core.tokens != nil && d.need() > p.core.tokens.limit {
+		return nil
 	}
 	now := time.Now()
-	at, ok := p.core.try(now)
+	s, ok := p.core.try(now, d)
 	if !ok {
 		p.core.admitDue(now) // takes back what try reserved
 	}
@@ -87,7 +115,7 @@ func (p *Pacer) TryAcquire() *Permit {
 	if !ok {
 		return nil
 	}
-	return &Permit{pacer: p, at: at}
+	return newPermit(p, s)
 }
 
 // CoolDown holds back everybody for d from now: nobody is admitted before it
@@ -116,20 +144,50 @@ func (p *Pacer) CoolDown(d time.Duration) {
 	p.armLocked(now)
 }
 
+// Heed takes in what the server said is left of its limits, in its answer to
+// the request of a permit. Nobody is admitted beyond that until it has come
+// back, but for two minutes at most. A nil permit stands for a request that was
+// admitted just now.
+func (p *Pacer) Heed(permit *Permit, allowances ...Allowance) {
+	if len(allowances) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	since := p.core.count
+	if permit != nil && permit.pacer == p {
+		since = permit.seat.count
+	}
+	p.core.heed(now, since, allowances)
+	p.armLocked(now)
+}
+
 // Stats is what a [Pacer] is doing at one moment.
 type Stats struct {
 	InFlight int // permits out
 	Queued   int // callers waiting
 
-	// WaitingFor says what holds the first in the queue back; it is empty if
+	// Limit is how many may be in flight now, by what was learned and by
+	// MaxInFlight; zero if there is no limit.
+	Limit int
+
+	// Abandoned is how many requests we left that still weigh on admission.
+	Abandoned int
+
+	// TokensBooked is what is reserved or used of TokensPerMinute in the last
+	// minute. It is zero if there is no such limit.
+	TokensBooked int
+
+	// WaitingFor says what holds the next in the queue back; it is empty if
 	// nobody waits. The others wait for their turn.
 	WaitingFor Reason
 
-	// Next is when the first in the queue will be admitted. It is zero if
+	// Next is when the next in the queue will be admitted. It is zero if
 	// nobody waits, or if that depends on a permit being given back.
 	Next time.Time
 
-	// Longest is how long the first in the queue has been waiting.
+	// Longest is how long anybody in the queue has been waiting.
 	Longest time.Duration
 
 	// CoolDownUntil is when the current pause ends; zero if there is none.
@@ -143,15 +201,27 @@ func (p *Pacer) Stats() Stats {
 	return p.core.stats(time.Now())
 }
 
-// giveBack ends a permit that was given at the offset at.
-func (p *Pacer) giveBack(at time.Duration, used bool) {
+// tell lets the core hear something of a request under way.
+func (p *Pacer) tell(permit *Permit, f func(c *core, now time.Time)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if permit.ended.Load() {
+		return
+	}
+	now := time.Now()
+	f(&p.core, now)
+	p.armLocked(now)
+}
+
+// giveBack ends a permit.
+func (p *Pacer) giveBack(permit *Permit, r Result, used bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if used && p.core.exitFree() {
 		return
 	}
 	now := time.Now()
-	p.core.exit(now, at, used)
+	p.core.exit(now, &permit.seat, r, used)
 	p.armLocked(now)
 }
 

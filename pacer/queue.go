@@ -1,22 +1,29 @@
 package pacer
 
-import "time"
+import (
+	"slices"
+	"time"
+)
+
+// patience is how many from above may go before one from below does.
+const patience = 8
 
 // A waiter is one caller in the queue. Its channel is closed when it has been
-// admitted or refused; at and err may be read after that.
+// admitted or refused; seat and err may be read after that.
 type waiter struct {
+	demand   Demand
 	since    time.Time
 	deadline time.Time // zero: none
 	done     chan struct{}
-	at       time.Duration
+	seat     seat
 	err      error
 
-	queued        bool
+	lane          *lane // nil: not in the queue any more
 	before, after *waiter
 }
 
-func (w *waiter) grant(at time.Duration) {
-	w.at = at
+func (w *waiter) grant(s seat) {
+	w.seat = s
 	close(w.done)
 }
 
@@ -25,35 +32,239 @@ func (w *waiter) refuse(err error) {
 	close(w.done)
 }
 
-// A queue is a list of waiters in order of arrival, out of the middle of which
-// one can leave. Not container/list: that would box and allocate each one.
+// A queue is levels, the highest first. Each is a round of lanes, one for each
+// agent, in which the agent's requests stand in order of arrival:
+//
+//	who is next   of the level whose turn it is, the first lane's first
+//	then          its lane goes to the end of the round
+//	whose turn    the highest, unless a level has been passed over too often
+//
+// Not container/list: that would box and allocate each waiter.
 type queue struct {
-	first, last *waiter
-	len         int
+	levels []*level
+	len    int
+	spare  *level // an empty one, with a lane: a queue that is mostly empty allocates neither
 }
 
-func (q *queue) push(w *waiter) {
-	w.queued, w.before = true, q.last
-	if q.last == nil {
-		q.first = w
-	} else {
-		q.last.after = w
+type level struct {
+	rank        int
+	first, last *lane
+	lanes       map[string]*lane
+	passed      int // how many went from above while somebody waited here
+}
+
+type lane struct {
+	level         *level
+	agent         string
+	first, last   *waiter
+	len           int
+	before, after *lane
+}
+
+// rank is the level of a demand.
+func rank(d Demand, finishFirst bool) int {
+	// Half steps, so that finishing decides within a priority only.
+	r := min(max(d.Priority, -1<<30), 1<<30) * 2
+	if d.Finishing && finishFirst {
+		r++
 	}
-	q.last = w
+	return r
+}
+
+func (q *queue) push(w *waiter, rank int) {
+	l := q.level(rank).lane(w.demand.Agent)
+	w.lane, w.before = l, l.last
+	if l.last == nil {
+		l.first = w
+	} else {
+		l.last.after = w
+	}
+	l.last = w
+	l.len++
 	q.len++
 }
 
+// next returns who goes next.
+func (q *queue) next() *waiter {
+	if q.len == 0 {
+		return nil
+	}
+	turn := q.levels[0]
+	for _, l := range q.levels[1:] {
+		if l.passed >= max(patience, turn.passed) {
+			turn = l
+		}
+	}
+	return turn.first.first
+}
+
+// take removes w, which is next, and ends its agent's turn.
+func (q *queue) take(w *waiter) {
+	l := w.lane
+	v := l.level
+	v.passed = 0
+	for _, below := range q.levels {
+		if below.rank < v.rank {
+			below.passed++
+		}
+	}
+	if l != v.last {
+		v.unlink(l)
+		v.link(l)
+	}
+	q.remove(w)
+}
+
+// remove takes w out, wherever it stands.
 func (q *queue) remove(w *waiter) {
+	l := w.lane
 	if w.before == nil {
-		q.first = w.after
+		l.first = w.after
 	} else {
 		w.before.after = w.after
 	}
 	if w.after == nil {
-		q.last = w.before
+		l.last = w.before
 	} else {
 		w.after.before = w.before
 	}
-	w.queued, w.before, w.after = false, nil, nil
+	w.lane, w.before, w.after = nil, nil, nil
+	l.len--
 	q.len--
+	if l.len > 0 {
+		return
+	}
+	v := l.level
+	if v.first == v.last {
+		// The level is empty, but for its last lane.
+		q.levels = slices.Delete(q.levels, slices.Index(q.levels, v), slices.Index(q.levels, v)+1)
+		q.spare = v
+		return
+	}
+	v.unlink(l)
+	delete(v.lanes, l.agent)
+}
+
+// each calls f for all who wait, until it returns false, with how many are
+// certain to go before: at least one of each other lane, and those ahead in
+// its own. f may remove the waiter, which then counts no longer.
+func (q *queue) each(f func(w *waiter, ahead int)) {
+	for _, v := range slices.Clone(q.levels) {
+		for l := v.first; l != nil; {
+			next := l.after
+			ahead := 0
+			for w := l.first; w != nil; {
+				after := w.after
+				others := len(v.lanes) - 1
+				if ahead == 0 {
+					others = 0 // it may be the next
+				}
+				f(w, ahead+others)
+				if w.lane != nil {
+					ahead++
+				}
+				w = after
+			}
+			l = next
+		}
+	}
+}
+
+// ahead is how many are certain to go before one who joins now.
+func (q *queue) ahead(d Demand, rank int) int {
+	for _, v := range q.levels {
+		if v.rank != rank {
+			continue
+		}
+		if l := v.lanes[d.Agent]; l != nil {
+			return l.len + len(v.lanes) - 1
+		}
+		return len(v.lanes)
+	}
+	return 0
+}
+
+// likely is how many are likely to go before w.
+func (q *queue) likely(w *waiter) (n int) {
+	own := 0 // ahead in its lane: so many rounds come before its turn
+	for x := w.before; x != nil; x = x.before {
+		own++
+	}
+	for _, v := range q.levels {
+		reached := false
+		for l := v.first; l != nil; l = l.after {
+			switch {
+			case v.rank > w.lane.level.rank:
+				n += l.len
+			case v.rank < w.lane.level.rank:
+			case l == w.lane:
+				n += own
+				reached = true
+			case reached:
+				n += min(l.len, own)
+			default:
+				n += min(l.len, own+1)
+			}
+		}
+	}
+	return n
+}
+
+// level returns the level of that rank, which it makes if there is none.
+func (q *queue) level(rank int) *level {
+	i, ok := slices.BinarySearchFunc(q.levels, rank, func(l *level, rank int) int { return rank - l.rank })
+	if ok {
+		return q.levels[i]
+	}
+	v := q.spare
+	if v == nil {
+		v = &level{lanes: make(map[string]*lane, 1)}
+	}
+	q.spare = nil
+	v.rank, v.passed = rank, 0
+	q.levels = slices.Insert(q.levels, i, v)
+	return v
+}
+
+// lane returns the lane of an agent, which is put at the end of the round if
+// it is new.
+func (v *level) lane(agent string) *lane {
+	if l := v.lanes[agent]; l != nil {
+		return l
+	}
+	if l := v.first; l != nil && l.len == 0 {
+		// What is left of a spare level.
+		delete(v.lanes, l.agent)
+		l.agent = agent
+		v.lanes[agent] = l
+		return l
+	}
+	l := &lane{level: v, agent: agent}
+	v.lanes[agent] = l
+	v.link(l)
+	return l
+}
+
+func (v *level) link(l *lane) {
+	l.before = v.last
+	if v.last == nil {
+		v.first = l
+	} else {
+		v.last.after = l
+	}
+	v.last = l
+}
+
+func (v *level) unlink(l *lane) {
+	if l.before == nil {
+		v.first = l.after
+	} else {
+		l.before.after = l.after
+	}
+	if l.after == nil {
+		v.last = l.before
+	} else {
+		l.after.before = l.before
+	}
+	l.before, l.after = nil, nil
 }

@@ -1,0 +1,123 @@
+package pacer
+
+import (
+	"math"
+	"time"
+)
+
+// purse keeps tokens per minute, the same two ways as [meter] does: what was
+// booked in the last minute never exceeds the limit, and a bucket spaces what
+// is booked. The bucket may go into debt, or nothing larger than a burst would
+// ever pass: who comes after a large one waits for the debt to be paid.
+type purse struct {
+	limit int // a minute
+	burst float64
+
+	epoch    time.Time
+	bookings []booked // of the last minute, in order
+	gone     uint64   // how many have left it
+	sum      int
+
+	level float64 // of the bucket, at the time of
+	asOf  time.Duration
+}
+
+type booked struct {
+	at     time.Duration // since epoch
+	tokens int
+}
+
+// A booking is the tokens that a request has reserved.
+type booking struct {
+	number uint64 // among all, from 1; zero: nothing is reserved
+	tokens int
+}
+
+func newPurse(perMinute, burst int) *purse {
+	return &purse{limit: perMinute, burst: float64(burst), level: float64(burst)}
+}
+
+func (p *purse) perSecond() float64 { return float64(p.limit) / 60 }
+
+// refresh brings all up to now.
+func (p *purse) refresh(now time.Time) (at time.Duration) {
+	if p.epoch.IsZero() {
+		p.epoch = now
+	}
+	at = now.Sub(p.epoch)
+	i := 0
+	for i < len(p.bookings) && p.bookings[i].at <= at-time.Minute {
+		p.sum -= p.bookings[i].tokens
+		i++
+	}
+	p.bookings = p.bookings[i:]
+	p.gone += uint64(i)
+	if at > p.asOf {
+		p.level = min(p.burst, p.level+(at-p.asOf).Seconds()*p.perSecond())
+		p.asOf = at
+	}
+	return at
+}
+
+// opens returns when a request of n tokens fits. n is at most the limit.
+func (p *purse) opens(now time.Time, n int) time.Time {
+	if n <= 0 {
+		return now
+	}
+	at := p.refresh(now)
+	opens := at
+	for i, over := 0, p.sum+n-p.limit; over > 0 && i < len(p.bookings); i++ {
+		over -= p.bookings[i].tokens
+		opens = p.bookings[i].at + time.Minute
+	}
+	if lack := min(float64(n), p.burst) - p.level; lack > slack {
+		// Up to the next nanosecond, or it would be found wanting by a trifle.
+		opens = max(opens, at+time.Duration(math.Ceil(lack/p.perSecond()*float64(time.Second))))
+	}
+	return now.Add(opens - at)
+}
+
+// slack is what rounding may leave a bucket short of.
+const slack = 1e-6
+
+// take books n tokens now.
+func (p *purse) take(now time.Time, n int) booking {
+	if n <= 0 {
+		return booking{}
+	}
+	at := p.refresh(now)
+	p.bookings = append(p.bookings, booked{at, n})
+	p.sum += n
+	p.level -= float64(n)
+	return booking{number: p.gone + uint64(len(p.bookings)), tokens: n}
+}
+
+// settle puts what was used in place of what was reserved. Zero leaves it,
+// negative means nothing was used.
+func (p *purse) settle(now time.Time, b booking, used int) {
+	if used == 0 {
+		return
+	}
+	used = max(used, 0)
+	at := p.refresh(now)
+	more := used - b.tokens
+	switch {
+	case b.number > p.gone:
+		// A booking keeps its time, however late it is settled.
+		p.bookings[b.number-p.gone-1].tokens += more
+		p.sum += more
+	case more > 0:
+		// The reservation has expired, but not what exceeds it.
+		p.bookings = append(p.bookings, booked{at, more})
+		p.sum += more
+	default:
+		return // and was in the bucket's books for a minute, as it should
+	}
+	p.level = min(p.burst, p.level-float64(more))
+}
+
+// booked returns what is booked in the last minute.
+func (p *purse) booked(now time.Time) int {
+	p.refresh(now)
+	return p.sum
+}
