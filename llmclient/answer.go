@@ -31,11 +31,14 @@ type answer struct {
 	opaque   bool              // it is for somebody else to understand
 	messages *messages         // it is in Anthropic's form
 	json     bool              // it is one JSON value
+	values   *json.Decoder     // that reads it
+	lines    bool              // or several, each of them a piece
 	finished bool              // a finish reason has come
 	done     bool              // [DONE] has come
 	reasoned bool              // reasoning has come
 	noise    string            // a line that belongs to no event stream
 	odd      *chat.ServerError // words of an event that is no piece of an answer
+	torn     bool              // it broke off after its finish reason: its last bytes are no event
 	restSeen bool              // an event without its end has been looked at
 
 	last   int64 // where the last event ended
@@ -93,8 +96,8 @@ func (n *answer) next() (*chat.Chunk, error) {
 // gets to read. They have done their work here, and some SDKs give up on an
 // answer after so many lines without data.
 func (n *answer) leavePings(ev sse.Event) {
-	if n.a.call.passed == nil || n.opaque {
-		return
+	if n.a.call.passed == nil || n.opaque || ev.Within {
+		return // a comment within an event does no harm, and its lines belong together
 	}
 	to := n.events.Offset()
 	ping := ev.Kind == sse.Ping || ev.Kind == sse.Message && ev.Type == "ping"
@@ -117,12 +120,16 @@ func (n *answer) rest() (*chat.Chunk, error) {
 	}
 	n.restSeen = true
 	if !bytes.HasPrefix(data, []byte("[DONE]")) && !json.Valid(data) {
+		n.torn = true
 		if n.noise == "" {
 			n.noise = n.a.snippet(data)
 		}
 		return nil, io.EOF
 	}
 	ch, err := n.event(sse.Event{Kind: sse.Message, Data: data})
+	if n.a.call.passed != nil && (err == io.EOF || ch != nil && ch.FinishReason != "") {
+		n.a.tape.buf = append(n.a.tape.buf, "\n\n"...) // or the SDK would discard it
+	}
 	if ch != nil && ch.FinishReason == "" {
 		return nil, io.EOF // a piece of text that may have been cut anywhere
 	}
@@ -146,7 +153,12 @@ func (n *answer) pass() (*chat.Chunk, error) {
 // consumed returns how far the answer has been checked, as an offset for the
 // tape; -1 means all that there is.
 func (n *answer) consumed() int64 {
-	if n.events == nil || n.done {
+	switch {
+	case n.events == nil:
+		return -1
+	case n.torn:
+		return n.last
+	case n.done:
 		return -1
 	}
 	return n.events.Offset()
@@ -163,7 +175,7 @@ func (n *answer) source() io.Reader {
 
 // begin finds out what the body is.
 func (n *answer) begin() error {
-	if p := n.a.call.passed; p != nil && !p.chat {
+	if p := n.a.call.passed; p != nil && (!p.chat || p.several) {
 		n.opaque = true
 		if p.messages {
 			n.messages = &messages{}
@@ -171,6 +183,7 @@ func (n *answer) begin() error {
 	}
 	if n.a.call.passed != nil && (n.opaque && n.messages == nil || compressed(n.a.out.header)) {
 		n.opaque, n.messages = true, nil
+		n.a.watch.tell((*meter).streams) // what it is made of is handed on as it comes
 		if kind := n.a.out.header.Get("Content-Type"); strings.HasPrefix(kind, "text/event-stream") && !compressed(n.a.out.header) {
 			n.events = sse.NewReader(n.source(), n.a.call.client.cfg.Limits.EventBytes)
 		}
@@ -205,6 +218,7 @@ func (n *answer) begin() error {
 			}
 		}
 		n.events = sse.NewReader(n.source(), n.a.call.client.cfg.Limits.EventBytes)
+		n.a.watch.tell((*meter).streams)
 		return nil
 	}
 }
@@ -243,7 +257,7 @@ func (n *answer) event(ev sse.Event) (*chat.Chunk, error) {
 	case n.opaque:
 		return passedOn, nil
 	}
-	if len(data) == 0 || string(data) == "null" {
+	if len(data) == 0 || idle(data) {
 		n.a.watch.tell((*meter).ping)
 		return nil, nil
 	}
@@ -273,13 +287,27 @@ func (n *answer) event(ev sse.Event) (*chat.Chunk, error) {
 	return ch, nil
 }
 
+// idle reports whether an event says nothing but that somebody is there.
+func idle(data []byte) bool {
+	switch strings.ToLower(string(data[:min(len(data), 16)])) {
+	case "null", `""`, "ping", "pong", "heartbeat", "keep-alive", "keepalive", "[ping]", "[heartbeat]":
+		return true
+	}
+	return false
+}
+
 // one reads the answer as one JSON value. Where it ends the answer ends: a body
 // that stays open after it is not waited for.
 func (n *answer) one() (json.RawMessage, error) {
 	var text json.RawMessage
-	if err := json.NewDecoder(n.source()).Decode(&text); err != nil {
+	if n.values == nil {
+		n.values = json.NewDecoder(n.source())
+	}
+	if err := n.values.Decode(&text); err != nil {
 		var syntax *json.SyntaxError
 		switch {
+		case n.lines && err == io.EOF:
+			return nil, io.EOF
 		case errors.As(err, &syntax):
 			return nil, &badAnswer{kind: ErrMalformed, text: "the answer cannot be read: " + err.Error(), err: plainError(err)}
 		case cut(err) && n.a.ctx.Err() == nil:
@@ -314,6 +342,15 @@ func (n *answer) value() (*chat.Chunk, error) {
 	ch := &n.chunk
 	if err := ch.UnmarshalJSON(text); err != nil {
 		return nil, &badAnswer{kind: ErrMalformed, text: "the answer cannot be read: " + err.Error(), err: plainError(err)}
+	}
+	if !ch.Whole && ch.Error == nil && ch.FinishReason == "" && (ch.Output() || ch.Role != "" || len(ch.ToolCalls) > 0) {
+		n.done, n.lines = false, true // a piece, and no answer: more may follow, one JSON value after the other
+		n.a.watch.tell((*meter).streams)
+		return ch, nil
+	}
+	if n.lines && ch.FinishReason == "" && ch.Error == nil {
+		n.done = false
+		return ch, nil // the usage, or a piece without anything
 	}
 	if ch.Error == nil && ch.FinishReason == "" && !ch.Output() && len(ch.ToolCalls) == 0 {
 		ch.Error = chat.ParseError(text) // no answer: then perhaps a message without more ado

@@ -173,7 +173,7 @@ func (a *attempt) open() error {
 	}
 	if resp.StatusCode < 300 { // some gateways answer every POST with 201
 		a.watch.tell((*meter).answered)
-		a.answer = &answer{a: a, body: bufio.NewReaderSize(&tally{a: a, limit: a.call.client.cfg.Limits.AnswerBytes}, 512)}
+		a.answer = &answer{a: a, body: bufio.NewReaderSize(&tally{a: a, limit: a.bytesLimit()}, 512)}
 		return nil
 	}
 	a.watch.tell((*meter).refused)
@@ -186,6 +186,15 @@ func (a *attempt) open() error {
 		a.out.server = &chat.ServerError{Message: a.snippet(text)}
 	}
 	return errStatus
+}
+
+// bytesLimit bounds the answer. What is handed on as it comes, and no answer of a
+// model, may be as large as it likes.
+func (a *attempt) bytesLimit() int64 {
+	if !a.call.infers() {
+		return noLimit
+	}
+	return a.call.client.cfg.Limits.AnswerBytes
 }
 
 var errStatus = errors.New("error status")
@@ -213,6 +222,7 @@ func (a *attempt) next() (*chat.Chunk, error) {
 		// The model had said that it was done, and had said nothing since.
 		// What broke off after that was at most the usage.
 		err = io.EOF
+		a.answer.torn = true
 	}
 	switch {
 	case err != io.EOF:

@@ -239,6 +239,9 @@ func tooLong(status int, e *chat.ServerError, words string) bool {
 	case "context_length_exceeded", "exceed_context_size_error":
 		return true
 	}
+	if strings.Contains(words, "max_tokens must be") {
+		return false // it is the answer that is asked too much for
+	}
 	switch status {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
 	case http.StatusTooManyRequests:
@@ -255,7 +258,7 @@ func tooLong(status int, e *chat.ServerError, words string) bool {
 		"context size", "prompt is too long", "prompt too long", "input is too long", "too many input tokens",
 		"reduce the length of the messages", "exceeds the maximum number of tokens", "max_total_tokens",
 		"model's context", "maximum prompt length", "longer than the model's", "prompt token limit", "input token limit",
-		"too many tokens", "max_new_tokens", "contextwindowexceeded", "range of input length",
+		"too many tokens", "model token limit", "max_new_tokens", "contextwindowexceeded", "range of input length",
 	} {
 		if strings.Contains(words, s) {
 			return true

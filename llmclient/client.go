@@ -54,6 +54,9 @@ func New(cfg Config) (*Client, error) {
 		}
 		c.eps = append(c.eps, ep)
 	}
+	for i, p := range places {
+		c.eps[i].warn(c, p.url)
+	}
 	return c, nil
 }
 

@@ -14,14 +14,14 @@ func (a *attempt) describe(e *Error, m *meter) {
 	cl := a.call
 	host := cl.at.ep.host
 	if said := a.out.server; said != nil {
-		redact := cl.at.ep.secrets.redact
+		redact := cl.at.redact
 		e.Code = bounded(redact(said.Code), 100)
 		if e.Code == "" {
 			e.Code = bounded(redact(said.Type), 100)
 		}
 		e.Message = bounded(redact(said.Message), 300)
 	}
-	e.RequestID = cl.at.ep.secrets.redact(requestID(a.out.header))
+	e.RequestID = cl.at.redact(requestID(a.out.header))
 	switch {
 	case e.Clock != "":
 		e.text = a.expiryText(e, m)
@@ -33,7 +33,7 @@ func (a *attempt) describe(e *Error, m *meter) {
 	default:
 		e.text = a.failureText(e, host)
 	}
-	e.text = cl.at.ep.secrets.redact(e.text)
+	e.text = cl.at.redact(e.text)
 }
 
 // expiryText is about a clock that ran out.
@@ -89,7 +89,10 @@ func (a *attempt) statusText(e *Error) string {
 func advice(e *Error, cl *call) string {
 	switch e.Kind {
 	case ErrAuth:
-		if !cl.at.ep.secrets.keyed {
+		switch {
+		case cl.passed != nil:
+			return "; check the key that the SDK sends, and what it may do"
+		case !cl.at.ep.secrets.keyed:
 			return "; no key was sent: set APIKey"
 		}
 		return "; check APIKey, and what it may do"

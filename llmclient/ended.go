@@ -48,7 +48,7 @@ func (cl *call) endedIn(phase Phase, left, cause error, now time.Time) *Error {
 	}
 	if cause != nil && cause != left {
 		e.causes = append(e.causes, cause)
-		e.text += " (" + bounded(cl.at.ep.secrets.redact(cause.Error()), 200) + ")"
+		e.text += " (" + bounded(cl.at.redact(cause.Error()), 200) + ")"
 	}
 	return e
 }

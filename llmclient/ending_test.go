@@ -88,7 +88,7 @@ func TestAnEmptyBudgetLeavesTimeForTheTry(t *testing.T) {
 					return fake.Error(500, "", "", "hiccup")
 				}
 				return fake.Reply(fake.Pause(time.Millisecond), fake.Answer("ok"))
-			}}, func(c *llmclient.Config) { c.Breaker.Failures = 100000 }, func(t *testing.T, w *world) {
+			}}, func(c *llmclient.Config) { c.Breaker.Failures = -1 }, func(t *testing.T, w *world) {
 				var wg sync.WaitGroup
 				var failed atomic.Int32
 				for i := range 100 {

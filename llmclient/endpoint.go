@@ -3,6 +3,7 @@ package llmclient
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 	"sync"
@@ -93,13 +94,18 @@ func newEndpoint(c *Client, e place) (ep *endpoint, err error) {
 	if ep.tel, err = newTelemetry(cfg, u); err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
+	return ep, nil
+}
+
+// warn tells that the key of the endpoint goes in the clear, if it does. It is
+// called when nothing is locked: who hears it may ask back.
+func (ep *endpoint) warn(c *Client, u *url.URL) {
 	if ep.secrets.keyed && u.Scheme == "http" && !loopback(u.Hostname()) {
 		c.notify(Event{
 			Kind: EventInsecure, Endpoint: ep.name,
 			Text: "the key goes over plain http to " + u.Host + ", where anybody on the way can read it; use https",
 		})
 	}
-	return ep, nil
 }
 
 // A dialect is what an endpoint does not understand, or does not do.

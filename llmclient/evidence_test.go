@@ -152,7 +152,7 @@ func TestAForgottenRequestIsCutAndSentAgain(t *testing.T) {
 			return fake.Hang()
 		}
 		return fake.Reply(fake.Pause(time.Second), fake.Answer("ok"))
-	}}, func(c *llmclient.Config) { c.Pacer.MaxInFlight = 30 }, func(t *testing.T, w *world) {
+	}}, func(c *llmclient.Config) { c.Pacer.MaxInFlight, c.Pacer.StartInFlight = 30, -1 }, func(t *testing.T, w *world) {
 		w.callers(t, 100)
 		assert.Less(t, time.Since(w.start), 7*time.Minute)
 		assert.Empty(t, w.ofKind(llmclient.EventBreaker), "the others succeed")

@@ -48,6 +48,9 @@ func (m *messages) event(n *answer, ev sse.Event) (*chat.Chunk, error) {
 	if e.Type == "" {
 		e.Type = ev.Type
 	}
+	if said := chat.ParseError(ev.Data); said != nil && (e.Type == "" || e.Type == "message" || e.Type == "error") {
+		return nil, &insideError{said}
+	}
 	switch e.Type {
 	case "ping":
 		n.a.watch.tell((*meter).ping)
@@ -72,7 +75,7 @@ func (m *messages) event(n *answer, ev sse.Event) (*chat.Chunk, error) {
 		n.done = true
 		n.a.watch.tell((*meter).over)
 		n.drain()
-		return nil, io.EOF
+		return nil, io.EOF // whole says of what
 	}
 	return nil, nil
 }
@@ -83,7 +86,7 @@ func (m *messages) plain(text []byte) error {
 	if err := json.Unmarshal(text, &e); err != nil {
 		return &badAnswer{kind: ErrMalformed, text: "the answer cannot be read: " + err.Error(), err: plainError(err)}
 	}
-	if said := chat.ParseError(text); e.Type == "error" && said != nil {
+	if said := chat.ParseError(text); said != nil && e.Type != "message" {
 		return &insideError{said}
 	}
 	m.stopped, m.stop = true, e.StopReason
@@ -105,8 +108,10 @@ func (m *messages) cut() error {
 // whole reports why the answer is none, or io.EOF.
 func (m *messages) whole() error {
 	switch {
-	case m.stopped, m.stop != "":
+	case m.stop != "", m.stopped && m.output:
 		return io.EOF
+	case m.stopped:
+		return &badAnswer{kind: ErrEmpty, text: "the answer was empty: it ended with neither content nor a reason"}
 	case !m.begun && !m.output:
 		return &badAnswer{kind: ErrEmpty, text: "the answer was empty: it did not even begin"}
 	}

@@ -237,6 +237,18 @@ func (m *meter) finish(now time.Time) {
 	m.begin(iEnd, now)
 }
 
+// streams is told that an answer that was asked for whole comes piece by piece.
+func (m *meter) streams(now time.Time) {
+	if !m.plain {
+		return
+	}
+	m.plain = false
+	m.end(iAttempt)
+	if m.phase == PhaseFirstOutput {
+		m.begin(iFirstOutput, now)
+	}
+}
+
 // over is told that the answer itself says that it is over.
 func (m *meter) over(now time.Time) {
 	m.refuted = false

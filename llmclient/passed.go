@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // passed is a request of an SDK above.
@@ -24,6 +25,8 @@ type passed struct {
 
 	chat      bool // a chat completion: its answer is understood
 	messages  bool // so is one in Anthropic's form, as far as it takes to know its end
+	creates   bool // sent twice, it would leave two of something
+	several   bool // more than one answer is asked for: none is looked into
 	once      bool
 	stream    bool
 	model     string
@@ -42,6 +45,7 @@ func newPassed(req *http.Request) (*passed, []byte, error) {
 	if p.method == "" {
 		p.method = http.MethodGet
 	}
+	p.creates = creates(p.method, req.URL.Path) && req.Header.Get("Idempotency-Key") == ""
 	if req.Body == nil || req.Body == http.NoBody {
 		return p, nil, nil
 	}
@@ -50,13 +54,49 @@ func newPassed(req *http.Request) (*passed, []byte, error) {
 		return p, nil, nil
 	}
 	defer closeBody(req)
-	body, err := io.ReadAll(req.Body)
+	body, err := readAll(req.Context(), req.Body)
 	if err != nil {
 		return nil, nil, fmt.Errorf("its body cannot be read: %w", err)
 	}
 	p.length = int64(len(body))
 	p.look(body)
 	return p, body, nil
+}
+
+// readAll reads a body, as long as ctx lasts.
+func readAll(ctx context.Context, body io.ReadCloser) ([]byte, error) {
+	stop := context.AfterFunc(ctx, func() { _ = body.Close() })
+	defer stop()
+	type result struct {
+		data []byte
+		err  error
+	}
+	read := make(chan result, 1)
+	go func() {
+		data, err := io.ReadAll(body)
+		read <- result{data, err}
+	}()
+	select {
+	case r := <-read:
+		return r.data, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// creates reports whether a request leaves something behind, as a batch or a
+// file. Answers of models, embeddings and the like do not.
+func creates(method, path string) bool {
+	if method != http.MethodPost && method != http.MethodPatch {
+		return false
+	}
+	for _, end := range []string{"/completions", messagesPath, "/responses", "/embeddings", "/rerank", "/moderations", "/count_tokens",
+		"/generate", "/infer", "/chat", "/tokenize", "/speech", "/transcriptions", "/translations", "/predict", "/invoke", "/converse"} {
+		if strings.HasSuffix(path, end) {
+			return false
+		}
+	}
+	return !strings.Contains(path, ":") // Google's methods: generateContent, embedContent
 }
 
 // look reads what the clocks depend on, each member by itself: one that is odd
@@ -74,12 +114,15 @@ func (p *passed) look(body []byte) {
 			p.maxTokens = max(p.maxTokens, int(n))
 		}
 	}
+	if n, err := strconv.ParseFloat(strings.Trim(string(r["n"]), `"`), 64); err == nil && n > 1 {
+		p.several = true
+	}
 	p.tools = asksFor(r, toolFields...)
 	p.reasoning = asksFor(r, reasoningFields...)
 }
 
 // request returns the request as an attempt sends it.
-func (p *passed) request(ctx context.Context, body func() (io.ReadCloser, error)) (*http.Request, error) {
+func (p *passed) request(ctx context.Context, watch *watch, body func() (io.ReadCloser, error)) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, p.method, p.url.String(), nil)
 	if err != nil {
 		return nil, errors.New("the request cannot be built")
@@ -90,7 +133,7 @@ func (p *passed) request(ctx context.Context, body func() (io.ReadCloser, error)
 	req.Host, req.ContentLength = p.host, p.length
 	switch {
 	case p.once:
-		req.Body = p.body
+		req.Body = told{p.body, watch}
 	case p.length != 0:
 		req.Body, _ = body()
 		if p.header.Get("Idempotency-Key") == "" && p.header.Get("X-Idempotency-Key") == "" {
@@ -98,6 +141,23 @@ func (p *passed) request(ctx context.Context, body func() (io.ReadCloser, error)
 		}
 	}
 	return req, nil
+}
+
+// told is a body of an SDK's own. While it is being read it is the SDK that is
+// waited for, and no clock of ours runs; what it gave has found its way to the
+// network when more is asked for.
+type told struct {
+	io.ReadCloser
+	watch *watch
+}
+
+func (t told) Read(p []byte) (int, error) {
+	t.watch.tell(func(m *meter, now time.Time) {
+		m.wrote(now)
+		m.pause(now)
+	})
+	defer t.watch.tell((*meter).resume)
+	return t.ReadCloser.Read(p[:min(len(p), 32<<10)])
 }
 
 // A kept is a response whose attempt failed.
@@ -121,6 +181,10 @@ func (a *attempt) keep() *kept {
 	}
 	h := a.head
 	k := &kept{status: h.StatusCode, proto: h.Proto, major: h.ProtoMajor, minor: h.ProtoMinor, header: h.Header.Clone()}
+	if to, err := h.Location(); err == nil && (to.Host != a.call.passed.url.Host || to.Scheme != a.call.passed.url.Scheme) &&
+		(h.StatusCode == http.StatusTemporaryRedirect || h.StatusCode == http.StatusPermanentRedirect) {
+		k.header.Del("Location") // the client above would take the prompt there, and keys that it does not know for such
+	}
 	switch {
 	case h.StatusCode >= 300:
 		k.body = a.tape.take(-1)

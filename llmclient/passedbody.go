@@ -72,12 +72,12 @@ func (b *passedBody) fetch() {
 		if a.call.gone() {
 			b.interrupt() // it came while we were reading
 		}
+	case err == io.EOF && a.answer.torn:
+		b.ready = a.tape.take(a.answer.consumed())
+		b.whole()
 	case err == io.EOF:
 		b.ready = a.tape.take(-1)
-		a.settle(nil, breaker.Success)
-		b.release()
-		a.call.succeed(a)
-		b.turn.end(io.EOF)
+		b.whole()
 	default:
 		// What made it fail is not handed on, since the end of a stream would be
 		// taken for a good one. Unless it is the server's own word for it.
@@ -87,6 +87,14 @@ func (b *passedBody) fetch() {
 		failed, _ := a.fail(err)
 		b.fail(failed)
 	}
+}
+
+// whole ends the call with success.
+func (b *passedBody) whole() {
+	b.a.settle(nil, breaker.Success)
+	b.release()
+	b.a.call.succeed(b.a)
+	b.turn.end(io.EOF)
 }
 
 func (b *passedBody) fail(failed *Error) {
@@ -141,7 +149,7 @@ func (t *tape) take(to int64) []byte {
 func (t *tape) leaveOut(from, to int64) {
 	i, j := max(0, int(from-t.start)), min(len(t.buf), int(to-t.start))
 	if i < j {
-		t.buf = append(t.buf[:i:i], t.buf[j:]...)
+		t.buf = append(t.buf[:i], t.buf[j:]...) // what has been taken lies before it
 		t.start += int64(j - i)
 	}
 }

@@ -35,7 +35,7 @@ func (a *attempt) request() (*http.Request, error) {
 		return &bodyReader{rest: cl.at.body.parts, wrote: func() { a.watch.tell((*meter).wrote) }}, nil
 	}
 	if cl.passed != nil {
-		return cl.passed.request(ctx, body)
+		return cl.passed.request(ctx, &a.watch, body)
 	}
 	secrets := &cl.at.ep.secrets
 	target := cl.at.moved

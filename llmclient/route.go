@@ -18,10 +18,11 @@ type route struct {
 	load   load
 	size   int // bytes of body; others than the call look at it under call.mu
 
-	doubted   bool   // it is asked plainly because streams have brought nothing
-	failed    int    // attempts that failed there
-	last      *Error // what the last of them met
-	out       bool   // it refused for good: it is asked no more
+	redact    func(string) string // takes secrets out of a text: those of an SDK's own request
+	doubted   bool                // it is asked plainly because streams have brought nothing
+	failed    int                 // attempts that failed there
+	last      *Error              // what the last of them met
+	out       bool                // it refused for good: it is asked no more
 	back      *backoff.ExponentialBackOff
 	notBefore time.Time // when the call may ask there again: the backoff, and what the endpoint asked for
 	renewed   bool      // a dead pooled connection has been forgiven
@@ -38,7 +39,7 @@ func (cl *call) head(ep *endpoint) {
 		if r = &cl.home; r.ep != nil {
 			r = new(route)
 		}
-		r.ep = ep
+		r.ep, r.redact = ep, ep.secrets.redact
 		r.speaks, r.doubted = ep.speaks()
 		r.model = cl.modelAt(ep)
 		if cl.at != nil {

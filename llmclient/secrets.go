@@ -113,29 +113,7 @@ func loopback(host string) bool {
 // seal hides what is secret of an endpoint that has been checked.
 func seal(e Endpoint, u *url.URL) secrets {
 	key, header, target := e.APIKey, e.Header, *u
-	hidden, keyed := []string{key}, key != ""
-	for name, values := range u.Query() {
-		if !holdsSecret(name) {
-			continue
-		}
-		keyed = true
-		for _, v := range values { // as it is, and in the forms in which an URL has it
-			hidden = append(hidden, v, url.QueryEscape(v), url.PathEscape(v))
-		}
-	}
-	for name, values := range header {
-		if !holdsSecret(name) {
-			continue
-		}
-		for _, v := range values {
-			_, token, _ := strings.Cut(v, " ")
-			hidden = append(hidden, v, token)
-			keyed = keyed || v != ""
-		}
-	}
-	// Short ones would take words apart. A part of another comes after it.
-	hidden = slices.DeleteFunc(hidden, func(h string) bool { return len(h) < 6 })
-	slices.SortFunc(hidden, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	hidden := append(secretsIn(header, u), key)
 	all := http.Header{
 		"Content-Type": {"application/json"},
 		"Accept":       {"text/event-stream, application/json"},
@@ -148,7 +126,7 @@ func seal(e Endpoint, u *url.URL) secrets {
 		all[http.CanonicalHeaderKey(name)] = values
 	}
 	return secrets{
-		keyed:  keyed,
+		keyed:  slices.ContainsFunc(hidden, func(h string) bool { return h != "" }),
 		header: func() http.Header { return all },
 		probe: func(r *http.Request) {
 			u := target
@@ -168,12 +146,47 @@ func seal(e Endpoint, u *url.URL) secrets {
 			}
 		},
 		target: func() *url.URL { return &target },
-		redact: func(s string) string {
-			for _, h := range hidden {
-				s = strings.ReplaceAll(s, h, "[redacted]")
+		redact: redactor(hidden),
+	}
+}
+
+// secretsIn lists what is secret in a header and an URL.
+func secretsIn(header http.Header, u *url.URL) (list []string) {
+	for name, values := range u.Query() {
+		if holdsSecret(name) {
+			for _, v := range values { // as it is, and in the forms in which an URL has it
+				list = append(list, v, url.QueryEscape(v), url.PathEscape(v))
 			}
-			return s
-		},
+		}
+	}
+	for name, values := range header {
+		if !holdsSecret(name) {
+			continue
+		}
+		for _, v := range values {
+			_, token, _ := strings.Cut(v, " ")
+			list = append(list, v, token)
+			if strings.EqualFold(name, "Cookie") {
+				for _, c := range strings.Split(v, ";") {
+					_, value, _ := strings.Cut(c, "=")
+					list = append(list, value)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// redactor returns a function that takes secrets out of a text.
+func redactor(hidden []string) func(string) string {
+	// Short ones would take words apart. A part of another comes after it.
+	hidden = slices.DeleteFunc(slices.Clone(hidden), func(h string) bool { return len(h) < 6 })
+	slices.SortFunc(hidden, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	return func(s string) string {
+		for _, h := range hidden {
+			s = strings.ReplaceAll(s, h, "[redacted]")
+		}
+		return s
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/neverhang/neverhang/breaker"
@@ -74,6 +75,9 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 	}
 	if cl.passed != nil {
 		cl.last = a.keep()
+		if r.retry && cl.passed.creates && !a.unseen(e, r) {
+			r.retry = false
+		}
 	}
 	e.Kind, e.retryable, e.retryAfter = r.kind, r.retry, r.after
 	a.describe(e, m)
@@ -97,6 +101,18 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 		cl.at.ep.doubt.Store(true)
 	}
 	return e, r
+}
+
+// unseen reports whether a request that creates something may be sent again all
+// the same: it was not taken, or its endpoint says so.
+func (a *attempt) unseen(e *Error, r ruling) bool {
+	switch {
+	case e.Status == http.StatusTooManyRequests, e.Status == http.StatusServiceUnavailable, r.stale, r.unreached:
+		return true
+	case e.Clock == ClockConnect, e.Clock == "" && !a.connected.Load() && a.at.ep.wire.dials:
+		return true
+	}
+	return strings.EqualFold(a.out.header.Get("X-Should-Retry"), "true")
 }
 
 // adapt sees whether the endpoint refused the dialect rather than the request.

@@ -32,6 +32,6 @@ func (t *tally) Read(p []byte) (int, error) {
 // snippet returns the beginning of a body that is no answer, for a message.
 // What is secret is taken out before it is cut: half a key is a secret too.
 func (a *attempt) snippet(body []byte) string {
-	text := a.at.ep.secrets.redact(strings.ToValidUTF8(string(bytes.TrimSpace(body)), "?"))
+	text := a.at.redact(strings.ToValidUTF8(string(bytes.TrimSpace(body)), "?"))
 	return bounded(text[:min(len(text), 4<<10)], 160)
 }

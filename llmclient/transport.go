@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,15 +35,17 @@ import (
 // Transport that sees an SDK retry says so in an event.
 //
 // Each base URL and key has a breaker, a pacer, a budget and a memory of its
-// own. A Transport is safe for concurrent use. Close it to end what is under
+// own, as long as a base URL is not asked with more than 64 keys: those seen later
+// share theirs, since tokens that change all the time would have none. A Transport is safe for concurrent use. Close it to end what is under
 // way.
 type Transport struct {
 	cfg  Config
 	seed maphash.Seed
 
 	mu      sync.Mutex
-	behind  map[target]*Client
-	givenUp map[uint64]givenUp // by the request's content
+	behind  map[target]*behind
+	keys    map[string]int     // how many keys of a base URL have been seen
+	givenUp map[uint64]givenUp // by the request's content, and who asks
 	closed  bool
 }
 
@@ -71,6 +75,28 @@ func (t *Transport) remember(key uint64, err error) {
 	t.givenUp[key] = givenUp{err, now}
 }
 
+// sameAgain returns what a request is known by when an SDK sends it again: what
+// it says, and who asks whom.
+func (t *Transport) sameAgain(c *Client, p *passed, body []byte) uint64 {
+	var h maphash.Hash
+	h.SetSeed(t.seed)
+	fmt.Fprintf(&h, "%p %s %s\n", c, p.method, p.url)
+	for _, name := range slices.Sorted(maps.Keys(p.header)) {
+		if holdsSecret(name) {
+			fmt.Fprintf(&h, "%s %q\n", name, p.header[name])
+		}
+	}
+	_, _ = h.Write(body)
+	return h.Sum64()
+}
+
+// forget notes that a call has succeeded.
+func (t *Transport) forget(key uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.givenUp, key)
+}
+
 // recall returns how the same call ended a short while ago, or nil.
 func (t *Transport) recall(key uint64) error {
 	t.mu.Lock()
@@ -87,8 +113,20 @@ type target struct {
 	key  uint64
 }
 
-// maxTargets bounds how many endpoints a Transport remembers.
-const maxTargets = 1024
+// behind is a client, and when it was last asked for.
+type behind struct {
+	client *Client
+	used   time.Time
+}
+
+const (
+	// maxTargets bounds how many endpoints and keys a Transport remembers.
+	maxTargets = 1024
+
+	// maxKeys is how many keys of one base URL have guards of their own. Those
+	// seen later share theirs.
+	maxKeys = 64
+)
 
 // NewTransport returns a Transport, or an error that names the bad field. Of
 // cfg it takes everything but BaseURL, APIKey, Model, Header and Endpoints, which
@@ -100,7 +138,7 @@ func NewTransport(cfg Config) (*Transport, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, fmt.Errorf("llmclient: %w", err)
 	}
-	t := &Transport{cfg: cfg, seed: maphash.MakeSeed(), behind: make(map[target]*Client), givenUp: make(map[uint64]givenUp)}
+	t := &Transport{cfg: cfg, seed: maphash.MakeSeed(), behind: make(map[target]*behind), keys: make(map[string]int), givenUp: make(map[uint64]givenUp)}
 	// What else is wrong is found now and not at the first request.
 	c, err := t.newClient(&url.URL{Scheme: "http", Host: "localhost"}, nil)
 	if err != nil {
@@ -138,8 +176,8 @@ func (t *Transport) Clients() []*Client {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	list := make([]*Client, 0, len(t.behind))
-	for _, c := range t.behind {
-		list = append(list, c)
+	for _, b := range t.behind {
+		list = append(list, b.client)
 	}
 	return list
 }
@@ -171,34 +209,89 @@ func (t *Transport) client(req *http.Request) (*Client, error) {
 	if base.Path == req.URL.Path {
 		base.Path = ""
 	}
-	var h maphash.Hash
-	h.SetSeed(t.seed)
-	header := make(http.Header) // for probes, and for what must not be shown
-	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key"} {
-		_, _ = h.WriteString(req.Header.Get(name))
-		_ = h.WriteByte(0)
-		if v := req.Header.Values(name); len(v) > 0 {
-			header[name] = v
+	header, key := t.credentials(req)
+	c, fresh, err := t.behindOf(&base, key, header)
+	if fresh {
+		c.eps[0].warn(c, &base)
+	}
+	return c, err
+}
+
+// credentials returns the headers of a request that are secret, for probes, and
+// a hash of all in it that is.
+func (t *Transport) credentials(req *http.Request) (http.Header, uint64) {
+	header := make(http.Header)
+	for name, values := range req.Header {
+		if holdsSecret(name) {
+			header[name] = values
 		}
 	}
-	key := target{base.String(), h.Sum64()}
+	var h maphash.Hash
+	h.SetSeed(t.seed)
+	write := func(lists map[string][]string) {
+		for _, name := range slices.Sorted(maps.Keys(lists)) {
+			if !holdsSecret(name) {
+				continue
+			}
+			_, _ = h.WriteString(name)
+			for _, v := range lists[name] {
+				_ = h.WriteByte(0)
+				_, _ = h.WriteString(v)
+			}
+		}
+	}
+	write(header)
+	write(req.URL.Query())
+	return header, h.Sum64()
+}
+
+// behindOf returns the client for a base URL and key, and whether it is new.
+func (t *Transport) behindOf(base *url.URL, key uint64, header http.Header) (c *Client, fresh bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return nil, &Error{Kind: ErrClosed, Endpoint: redacted(&base), text: "the transport is closed"}
+		return nil, false, &Error{Kind: ErrClosed, Endpoint: redacted(base), text: "the transport is closed"}
 	}
-	if c := t.behind[key]; c != nil {
-		return c, nil
+	name := base.String()
+	if t.keys[name] >= maxKeys {
+		// Tokens that change with every request, or every hour: guards that each
+		// has for itself would guard nothing.
+		key = 0
 	}
-	if len(t.behind) >= maxTargets {
-		return nil, &Error{Kind: ErrRequest, Endpoint: redacted(&base), text: fmt.Sprintf("the transport has seen %d endpoints and keys, which is too many for one", maxTargets)}
+	at := target{name, key}
+	b := t.behind[at]
+	if b == nil {
+		t.evict()
+		if c, err = t.newClient(base, header); err != nil {
+			return nil, false, err
+		}
+		b, fresh = &behind{client: c}, true
+		t.behind[at] = b
+		t.keys[name]++
 	}
-	c, err := t.newClient(&base, header)
-	if err != nil {
-		return nil, err
+	b.used = time.Now()
+	return b.client, fresh, nil
+}
+
+// evict makes room for a further target, if need be: of those that carry no
+// call the one that has been idle for longest goes.
+func (t *Transport) evict() {
+	if len(t.behind) < maxTargets {
+		return
 	}
-	t.behind[key] = c
-	return c, nil
+	var oldest target
+	for at, b := range t.behind {
+		if b.client.eps[0].calls.Load() > 0 {
+			continue
+		}
+		if o := t.behind[oldest]; o == nil || b.used.Before(o.used) {
+			oldest = at
+		}
+	}
+	if b := t.behind[oldest]; b != nil {
+		delete(t.behind, oldest)
+		b.client.eps[0].wire.close()
+	}
 }
 
 const chatPath = "/chat/completions"
@@ -225,13 +318,13 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	cl.pass(p, body)
 	var key uint64
 	if !p.once {
-		key = maphash.Bytes(t.seed, append([]byte(p.method+" "+p.url.String()+"\n"), body...))
+		key = t.sameAgain(c, p, body)
 	}
 	if n := req.Header.Get("X-Stainless-Retry-Count"); n != "" && n != "0" {
 		ev := cl.event(EventRetriedAbove)
 		ev.Text = "the SDK above retries by itself; set its retries to 0, so that one owner decides"
 		c.notify(ev)
-		if err := t.recall(key); err != nil {
+		if err := t.recall(key); err != nil && !p.once {
 			cl.drop()
 			return nil, err
 		}
@@ -247,12 +340,13 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}()
 	if a, err = cl.run(firstOutput); err == nil {
+		t.forget(key)
 		return a.response(req), nil
 	}
 	if p.once {
 		closeBody(req) // it may not have come to sending it
 	}
-	if e := (*Error)(nil); errors.As(err, &e) && e.Kind == ErrTimeout && cl.last == nil {
+	if e := (*Error)(nil); !p.once && errors.As(err, &e) && e.Kind == ErrTimeout && cl.last == nil {
 		t.remember(key, err)
 	}
 	if cl.last != nil && req.Context().Err() == nil && !errors.Is(err, ErrClosed) {
@@ -268,6 +362,7 @@ func (cl *call) pass(p *passed, body []byte) {
 	cl.at.model = p.model
 	cl.at.body.add(body)
 	cl.at.size = len(body)
+	cl.at.redact = redactor(secretsIn(p.header, p.url))
 	cl.at.load = load{promptBytes: len(body), maxTokens: p.maxTokens, tools: p.tools, reasoning: p.reasoning}
 	cl.at.speaks.plain = !p.stream
 	if p.once {

@@ -28,8 +28,10 @@ func (a *attempt) whole() error {
 		return &badAnswer{kind: ErrMalformed, text: "what came is no answer: " + a.kindOfBody() + a.answer.noise}
 	case !said:
 		return &badAnswer{kind: ErrEmpty, text: "the answer was empty: " + a.kindOfBody() + "no finish reason and no output"}
-	case a.answer.json:
+	case a.answer.json && !a.answer.lines:
 		return io.EOF // the JSON is whole, and some servers leave the reason out
+	case a.answer.odd != nil:
+		return &insideError{a.answer.odd} // what came last was no piece of an answer
 	case a.answer.done && !a.at.ep.ends():
 		return io.EOF // an endpoint that has never sent a reason, and said [DONE]
 	case a.answer.done:

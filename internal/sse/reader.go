@@ -29,6 +29,9 @@ type Event struct {
 	// the field for an event of kind Field. Mostly empty.
 	Type string
 
+	// Within is set for a comment that stands between the lines of an event.
+	Within bool
+
 	// Data is the event's data, the comment's text, or the field's value. It
 	// is valid until the next call of Next.
 	Data []byte
@@ -156,7 +159,7 @@ func (r *Reader) take(line []byte) (Event, bool) {
 		value = value[1:]
 	}
 	if colon && len(name) == 0 {
-		return Event{Kind: Ping, Data: value}, true
+		return Event{Kind: Ping, Within: r.open, Data: value}, true
 	}
 	switch string(name) {
 	case "data":
