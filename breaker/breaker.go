@@ -110,6 +110,8 @@ type Stats struct {
 	Since time.Time // of the last change; zero if there was none
 
 	Failures   int       // closed: failures in a row
+	Calls      int       // closed: calls judged in the last Window
+	Failed     int       // closed: those of them that failed
 	Retry      time.Time // open: when the next trial may start
 	Trials     int       // half-open: trials out
 	Overdue    time.Time // half-open: when the first of them will be written off
@@ -125,7 +127,7 @@ func (b *Breaker) Stats() Stats {
 	now := time.Now()
 	b.core.advance(now)
 	b.armLocked(now)
-	return b.core.stats()
+	return b.core.stats(now)
 }
 
 // wake is the timer's: time has come for somebody in Wait.

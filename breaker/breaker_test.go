@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -58,6 +59,12 @@ func TestConfig(t *testing.T) {
 		"trials without end":          {breaker.Config{TrialLimit: -1}, "breaker: TrialLimit is -1ns, want 0 for the default of 1m0s, or more"},
 		"the longest trial":           {breaker.Config{TrialLimit: math.MaxInt64}, ""},
 		"no trials":                   {breaker.Config{Trials: -1}, "breaker: Trials is -1, want 0 for the default of 1, or 1 to 4294967295"},
+		"a rate of more than all":     {breaker.Config{FailureRate: 1.01}, "breaker: FailureRate is 1.01, want 0 for the default of 0.8, up to 1, or less than 0 for never"},
+		"a rate that is no number":    {breaker.Config{FailureRate: math.NaN()}, "breaker: FailureRate is NaN, want 0 for the default of 0.8, up to 1, or less than 0 for never"},
+		"all must fail":               {breaker.Config{FailureRate: 1}, ""},
+		"fewer calls than none":       {breaker.Config{MinCalls: -1}, "breaker: MinCalls is -1, want 0 for the default of 20, or more"},
+		"a window too short":          {breaker.Config{Window: 1}, "breaker: Window is 1ns, want 0 for the default of 30s, or 1ms or more"},
+		"a window of a lifetime":      {breaker.Config{Window: math.MaxInt64}, ""},
 		"more trials than can be had": {breaker.Config{Trials: 1 << 32}, "breaker: Trials is 4294967296, want 0 for the default of 1, or 1 to 4294967295"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,6 +139,16 @@ func tripping(n int) do {
 	}
 }
 
+// mixed are calls that fail (f), succeed (o) or are ignored (i), so many times.
+func mixed(how string, times int) do {
+	return func(r *rig) {
+		for _, h := range strings.Repeat(how, times) {
+			call("x")(r)
+			judge(map[rune]breaker.Verdict{'f': breaker.Failure, 'o': breaker.Success, 'i': breaker.Ignored}[h], "x")(r)
+		}
+	}
+}
+
 func TestBreaker(t *testing.T) {
 	type step struct {
 		at time.Duration
@@ -169,6 +186,56 @@ func TestBreaker(t *testing.T) {
 			cfg:   breaker.Config{Failures: -1},
 			steps: []step{{0, tripping(100)}, {0, state}},
 			want:  []string{"0s is closed"},
+		},
+		"sixteen of twenty failed, no five in a row: that opens it": {
+			steps: []step{{0, mixed("fffo", 4)}, {0, tripping(3)}, {0, state}, {1 * s, tripping(1)}, {1 * s, state}},
+			want:  []string{"0s is closed", "1s closed to open: 16 of 20 calls failed in 30s", "1s is open"},
+		},
+		"nineteen calls say nothing, however they ended": {
+			steps: []step{{0, mixed("ffffo", 3)}, {0, tripping(4)}, {0, state}},
+			want:  []string{"0s is closed"},
+		},
+		"a flaky endpoint of which a third still answers stays in use": {
+			steps: []step{{0, mixed("ffo", 100)}, {0, state}},
+			want:  []string{"0s is closed"},
+		},
+		"what failed more than a window ago is forgotten": {
+			steps: []step{{0, mixed("ffffo", 3)}, {30 * s, mixed("ffffo", 1)}, {30 * s, state}},
+			want:  []string{"30s is closed"},
+		},
+		"what failed within nine tenths of it is not": {
+			steps: []step{{0, mixed("ffffo", 3)}, {30*s - ns, mixed("ffff", 1)}, {30*s - ns, call("a")}, {30*s - ns, ok("a")}, {30*s - ns, tripping(1)}},
+			want:  []string{"29.999999999s closed to open: 17 of 21 calls failed in 30s"},
+		},
+		"ignored calls are no calls": {
+			steps: []step{{0, mixed("ffffoiiii", 3)}, {0, tripping(4)}, {0, state}},
+			want:  []string{"0s is closed"},
+		},
+		"a rate of its own, over a window of its own": {
+			cfg:   breaker.Config{Failures: 1000, FailureRate: 0.5, MinCalls: 4, Window: 10 * s},
+			steps: []step{{0, mixed("oof", 1)}, {0, state}, {9 * s, tripping(1)}},
+			want:  []string{"0s is closed", "9s closed to open: 2 of 4 calls failed in 10s"},
+		},
+		"without a rate the run alone counts": {
+			cfg:   breaker.Config{FailureRate: -1},
+			steps: []step{{0, mixed("ffffo", 100)}, {0, state}},
+			want:  []string{"0s is closed"},
+		},
+		"a rate without a run": {
+			cfg:   breaker.Config{Failures: -1, FailureRate: 1},
+			steps: []step{{0, tripping(19)}, {0, state}, {0, tripping(1)}},
+			want:  []string{"0s is closed", "0s closed to open: 20 of 20 calls failed in 30s"},
+		},
+		"closed again, it counts anew": {
+			cfg:   breaker.Config{Failures: 1000, MinCalls: 5},
+			steps: []step{{0, tripping(5)}, {5 * s, call("t")}, {5 * s, ok("t")}, {5 * s, tripping(4)}, {5 * s, state}, {5 * s, tripping(1)}},
+			want: []string{"0s closed to open: 5 of 5 calls failed in 30s", "5s " + half, "5s t on trial", "5s " + closes,
+				"5s is closed", "5s closed to open: 5 of 5 calls failed in 30s"},
+		},
+		"verdicts of calls from before it opened are not in its window": {
+			cfg:   breaker.Config{Failures: 1000, MinCalls: 5},
+			steps: []step{{0, call("a", "b", "c", "d", "e")}, {0, tripping(5)}, {5 * s, call("t")}, {5 * s, ok("t")}, {6 * s, fail("a", "b", "c", "d", "e")}, {6 * s, state}},
+			want:  []string{"0s closed to open: 5 of 5 calls failed in 30s", "5s " + half, "5s t on trial", "5s " + closes, "6s is closed"},
 		},
 		"the cool-down ends to the nanosecond": {
 			steps: []step{{0, tripping(5)}, {5*s - ns, call("a")}, {5 * s, call("b")}, {5 * s, ok("b")}, {5 * s, call("c")}},
@@ -364,7 +431,7 @@ func TestStats(t *testing.T) {
 
 		began := time.Now()
 		acquire(t, b).Done(breaker.Failure)
-		assert.Equal(t, breaker.Stats{Failures: 1}, b.Stats())
+		assert.Equal(t, breaker.Stats{Failures: 1, Calls: 1, Failed: 1}, b.Stats())
 
 		acquire(t, b).Done(breaker.Failure)
 		opened := breaker.Change{From: breaker.Closed, To: breaker.Open, At: began, Why: "2 failures in a row", Retry: began.Add(5 * s)}

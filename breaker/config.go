@@ -14,6 +14,9 @@ const (
 	defaultMaxCooldown = 30 * time.Second
 	defaultTrialLimit  = time.Minute
 	maxTrialGrowth     = 10
+	defaultRate        = 0.8
+	defaultMinCalls    = 20
+	defaultWindow      = 30 * time.Second
 
 	minCooldown = time.Millisecond
 )
@@ -26,6 +29,21 @@ type Config struct {
 	// Failures is the run of failed calls, with no success in between, that
 	// opens the breaker. Zero means 5; a negative value never opens it.
 	Failures int
+
+	// FailureRate is the share of the calls of the last Window that opens the
+	// breaker when they have failed, if there were MinCalls of them at least.
+	// It sees what a run of failures does not, an endpoint of which one call in
+	// ten still succeeds. Zero means 0.8, or never if Failures is negative: a
+	// lone caller of a flaky endpoint is not to be locked out. A negative value
+	// never opens it.
+	FailureRate float64
+
+	// MinCalls is how few calls in the Window say nothing. Zero means 20.
+	MinCalls int
+
+	// Window is how far FailureRate looks back, to a tenth of it. Zero means
+	// 30 s.
+	Window time.Duration
 
 	// Cooldown is how long the breaker stays open before the first trial.
 	// It doubles with each trial that fails, up to MaxCooldown, and is as
@@ -70,12 +88,31 @@ func New(cfg Config) (*Breaker, error) {
 	case cfg.TrialLimit < 0:
 		return nil, fmt.Errorf("breaker: TrialLimit is %v, want 0 for the default of %v, or more",
 			cfg.TrialLimit, defaultTrialLimit)
+	case cfg.FailureRate > 1 || math.IsNaN(cfg.FailureRate):
+		return nil, fmt.Errorf("breaker: FailureRate is %v, want 0 for the default of %v, up to 1, or less than 0 for never",
+			cfg.FailureRate, defaultRate)
+	case cfg.MinCalls < 0:
+		return nil, fmt.Errorf("breaker: MinCalls is %d, want 0 for the default of %d, or more", cfg.MinCalls, defaultMinCalls)
+	case cfg.Window < 0 || 0 < cfg.Window && cfg.Window < minCooldown:
+		return nil, fmt.Errorf("breaker: Window is %v, want 0 for the default of %v, or %v or more", cfg.Window, defaultWindow, minCooldown)
 	case cfg.Trials < 0 || int64(cfg.Trials) > math.MaxUint32:
 		return nil, fmt.Errorf("breaker: Trials is %d, want 0 for the default of 1, or 1 to %d",
 			cfg.Trials, uint32(math.MaxUint32))
 	}
 	if cfg.Failures == 0 {
 		cfg.Failures = defaultFailures
+	}
+	switch {
+	case cfg.FailureRate == 0 && cfg.Failures < 0:
+		cfg.FailureRate = -1
+	case cfg.FailureRate == 0:
+		cfg.FailureRate = defaultRate
+	}
+	if cfg.MinCalls == 0 {
+		cfg.MinCalls = defaultMinCalls
+	}
+	if cfg.Window == 0 {
+		cfg.Window = defaultWindow
 	}
 	if cfg.Cooldown == 0 {
 		cfg.Cooldown = defaultCooldown
@@ -103,16 +140,11 @@ func New(cfg Config) (*Breaker, error) {
 // settings are those of the counter underneath. Its timeout is as short as it
 // can be, because when to leave the open state is decided here: the counter's
 // is fixed, and it still refuses when exactly that time has passed.
-func settings(cfg Config, changed func(from, to gobreaker.State)) gobreaker.Settings {
+func settings(cfg Config, trip func(gobreaker.Counts) bool, changed func(from, to gobreaker.State)) gobreaker.Settings {
 	return gobreaker.Settings{
 		MaxRequests:   uint32(cfg.Trials),
 		Timeout:       time.Nanosecond,
-		ReadyToTrip:   func(n gobreaker.Counts) bool { return tripped(cfg.Failures, n) },
-		IsExcluded:    func(err error) bool { return err == errIgnored },
+		ReadyToTrip:   trip,
 		OnStateChange: func(_ string, from, to gobreaker.State) { changed(from, to) },
 	}
-}
-
-func tripped(failures int, n gobreaker.Counts) bool {
-	return failures > 0 && int64(n.ConsecutiveFailures) >= int64(failures)
 }

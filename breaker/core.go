@@ -12,7 +12,7 @@ import (
 // core is the breaker without its clock and its lock: each method is one step
 // at the time now. It puts on top of the counter what that lacks:
 //
-//	closed     Failures in a row                        → open
+//	closed     Failures in a row, or a FailureRate      → open
 //	open       the cool-down is over                    → half-open
 //	half-open  as many successes as Trials              → closed
 //	           a trial failed                           → open, for twice as long
@@ -28,9 +28,11 @@ import (
 // not call it back.
 type core struct {
 	Config
-	counter *gobreaker.TwoStepCircuitBreaker[struct{}]
+	counter *gobreaker.CircuitBreaker[struct{}]
 
 	state      State
+	epoch      int       // counts changes of state
+	row        int       // closed: failures in a row
 	opened     time.Time // open: since when
 	retry      time.Time // open: until when
 	failed     int       // trials that failed since it was closed
@@ -38,6 +40,8 @@ type core struct {
 	trials     []*Pass   // half-open: those out
 	last       Change
 	changes    []Change // not told yet
+
+	window window
 
 	line line
 	next time.Time // when to look at the line again, at the latest; zero: nobody waits
@@ -51,14 +55,35 @@ type core struct {
 
 func (c *core) init(cfg Config) {
 	c.Config = cfg
-	c.counter = gobreaker.NewTwoStepCircuitBreaker[struct{}](settings(cfg, c.turn))
+	c.window.width = max(cfg.Window/time.Duration(len(c.window.parts)), 1)
+	c.counter = gobreaker.NewCircuitBreaker[struct{}](settings(cfg, c.trip, c.turn))
 }
+
+// trip decides whether to open, while closed, after a failure. It is called by
+// the counter, as turn is.
+func (c *core) trip(n gobreaker.Counts) bool {
+	if c.Failures > 0 && int64(n.ConsecutiveFailures) >= int64(c.Failures) {
+		c.step.why = fmt.Sprintf("%d failures in a row", c.Failures)
+		return true
+	}
+	if calls, fails := c.window.sum(c.step.now); c.rates() && calls >= c.MinCalls && float64(fails) >= c.FailureRate*float64(calls) {
+		c.step.why = fmt.Sprintf("%d of %d calls failed in %v", fails, calls, c.Window)
+		return true
+	}
+	return false
+}
+
+// rates reports whether the window is looked at.
+func (c *core) rates() bool { return c.FailureRate > 0 }
 
 // turn follows the counter into another state.
 func (c *core) turn(_, to gobreaker.State) {
 	c.last = Change{Name: c.Name, From: c.state, To: stateOf(to), At: c.step.now, Why: c.step.why}
 	c.state = c.last.To
 	c.trials = nil
+	c.epoch++
+	c.row = 0
+	c.window.clear()
 	c.line.turned(c.step.now)
 	switch c.state {
 	case Open:
@@ -84,10 +109,23 @@ func (c *core) trialLimit() time.Duration {
 }
 
 // tell gives the counter a verdict. The cool-down that may follow begins at from.
-func (c *core) tell(report func(error), v Verdict, now, from time.Time, why string) {
+// It hears of a call when that is over, and only if something may come of it: who
+// was let through, and which trials are out, is kept here, so that calls which
+// succeed cost it nothing.
+func (c *core) tell(v Verdict, now, from time.Time, why string) {
 	c.step.now, c.step.from, c.step.why = now, from, why
-	report(v.err())
+	switch {
+	case v == Failure:
+		c.row++
+		_, _ = c.counter.Execute(failed)
+	case v == Success && (c.state != Closed || c.row > 0):
+		c.row = 0
+		_, _ = c.counter.Execute(succeeded)
+	}
 }
+
+func succeeded() (struct{}, error) { return struct{}{}, nil }
+func failed() (struct{}, error)    { return struct{}{}, errFailed }
 
 // advance does what time alone brings about.
 func (c *core) advance(now time.Time) {
@@ -116,7 +154,7 @@ func (c *core) writeOff(now time.Time, p *Pass) {
 	if p.heard.Add(c.cooldown()).Sub(now) < minCooldown {
 		v = Ignored
 	}
-	c.tell(p.report, v, now, p.heard, fmt.Sprintf("a trial made no headway for %v", p.limit))
+	c.tell(v, now, p.heard, fmt.Sprintf("a trial made no headway for %v", p.limit))
 }
 
 func (c *core) drop(p *Pass) {
@@ -134,11 +172,10 @@ func (c *core) acquire(b *Breaker, now time.Time) (*Pass, error) {
 	if c.state == Open { // the counter, if asked, would think it half-open
 		return nil, c.refusal(now, c.retry)
 	}
-	report, err := c.counter.Allow()
-	if err != nil {
+	if c.state == HalfOpen && c.free() <= 0 {
 		return nil, c.refusal(now, c.overdue())
 	}
-	p := &Pass{breaker: b, report: report}
+	p := &Pass{breaker: b, epoch: c.epoch}
 	if c.state == HalfOpen {
 		p.trial, p.heard, p.limit = true, now, c.trialLimit()
 		c.trials = append(c.trials, p)
@@ -156,10 +193,13 @@ func (c *core) refusal(now, retry time.Time) *OpenError {
 // open there is no call whose verdict could count.
 func (c *core) judge(now time.Time, p *Pass, v Verdict) {
 	c.advance(now)
-	if p.settled || c.state == Open {
+	if p.settled || p.epoch != c.epoch {
 		return
 	}
-	why := fmt.Sprintf("%d failures in a row", c.Failures)
+	why := "" // trip says it
+	if c.state == Closed && c.rates() && (v == Success || v == Failure) {
+		c.window.add(now, v == Failure)
+	}
 	if slices.Contains(c.trials, p) {
 		c.drop(p)
 		switch v {
@@ -170,7 +210,7 @@ func (c *core) judge(now time.Time, p *Pass, v Verdict) {
 			why = "trials succeeded"
 		}
 	}
-	c.tell(p.report, v, now, now, why)
+	c.tell(v, now, now, why)
 	c.letGo(now)
 }
 
@@ -200,15 +240,15 @@ func (c *core) overdue() (at time.Time) {
 
 // free is how many more trials may start.
 func (c *core) free() int {
-	n := c.counter.Counts()
-	return c.Trials - int(n.Requests-n.TotalExclusions)
+	return c.Trials - int(c.counter.Counts().TotalSuccesses) - len(c.trials)
 }
 
-func (c *core) stats() Stats {
+func (c *core) stats(now time.Time) Stats {
 	s := Stats{State: c.state, Since: c.last.At, Waiting: c.line.waiting.Len(), WrittenOff: c.writtenOff, Last: c.last}
 	switch c.state {
 	case Closed:
-		s.Failures = int(c.counter.Counts().ConsecutiveFailures)
+		s.Failures = c.row
+		s.Calls, s.Failed = c.window.sum(now)
 	case Open:
 		s.Retry = c.retry
 	case HalfOpen:

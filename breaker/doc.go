@@ -1,8 +1,9 @@
 // Package breaker says whether requests to one endpoint should start at all.
 //
-// A [Breaker] hears how requests end. After a run of failures it opens: requests
-// are refused without being sent. When a cool-down is over it lets single
-// requests through, the trials, and closes when they succeed:
+// A [Breaker] hears how requests end. After a run of failures, or when most of
+// many have failed, it opens: requests are refused without being sent. When a
+// cool-down is over it lets single requests through, the trials, and closes when
+// they succeed:
 //
 //	pass, err := b.Acquire()
 //	if err != nil {

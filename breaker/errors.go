@@ -12,11 +12,8 @@ import (
 // are of type [OpenError], those of [Breaker.Wait] of type [WaitError].
 var ErrOpen = errors.New("breaker: open")
 
-// What is told to the counter underneath.
-var (
-	errFailed  = errors.New("failed")
-	errIgnored = errors.New("ignored")
-)
+// errFailed is what the counter underneath is told.
+var errFailed = errors.New("failed")
 
 // An OpenError refuses a call. It matches [ErrOpen].
 type OpenError struct {

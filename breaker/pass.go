@@ -6,8 +6,8 @@ import "time"
 // used from any goroutine.
 type Pass struct {
 	breaker *Breaker
-	report  func(error) // to the counter, which drops what is of an earlier state
 	trial   bool
+	epoch   int // of the core, when it was let through
 
 	// Guarded by breaker.mu.
 	settled bool
@@ -44,26 +44,15 @@ func (p *Pass) Done(v Verdict) {
 	b := p.breaker
 	b.mu.Lock()
 	defer b.unlock()
-	switch {
-	case p.settled:
+	if p.settled {
 		return
-	case b.core.state == Closed && v != Failure:
-		p.report(v.err()) // nothing else comes of this, and time plays no part
-	default:
+	}
+	if b.core.state != Closed || v == Failure || v == Success && b.core.rates() {
 		now := time.Now()
 		b.core.judge(now, p, v)
 		b.armLocked(now)
+	} else if p.epoch == b.core.epoch {
+		b.core.tell(v, time.Time{}, time.Time{}, "") // nothing else comes of this, and time plays no part
 	}
 	p.settled = true
-}
-
-// err is the verdict in the words of the counter.
-func (v Verdict) err() error {
-	switch v {
-	case Success:
-		return nil
-	case Failure:
-		return errFailed
-	}
-	return errIgnored
 }
