@@ -78,10 +78,7 @@ func (r *run) ask(ctx context.Context) (*chat.Response, *ending) {
 		case !ans.retryable:
 			return nil, r.failed(ctx, &ans, "")
 		}
-		if ans.ofAll { // the group holds it back until it may try again
-			r.res.Restarts++
-			r.emit(Event{Kind: EventRestart, Err: ans.err})
-		} else if end := r.pause(ctx, &ans); end != nil {
+		if end := r.pause(ctx, &ans); end != nil {
 			return nil, end
 		}
 		r.restarted = true
@@ -187,8 +184,10 @@ func (r *run) consult(ctx context.Context, req *chat.Request, q question) (reply
 		if r.tape != nil {
 			r.keep(answerEntry(&ans, q.summary))
 		}
+	case ans.retryable && ans.after > parkAfter:
+		g.troubles.unprobe(r) // it names a time: that is no trouble to look into
 	case ans.retryable && ctx.Err() == nil:
-		ans.ofAll = g.troubles.fault(r, muted(ans.err))
+		ans.ofAll = g.troubles.fault(r, muted(ans.err), ans.after)
 	default:
 		g.troubles.unprobe(r)
 	}

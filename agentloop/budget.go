@@ -118,7 +118,7 @@ func (c *Config) billOf(resp *chat.Response, sent int) bill {
 	b.tokens = max(u.TotalTokens, u.PromptTokens+u.CompletionTokens)
 	if c.Price != nil {
 		if cost := c.Price(u); cost > 0 { // not NaN
-			b.cost = cost
+			b.cost = min(cost, math.MaxFloat64)
 		}
 	}
 	return b

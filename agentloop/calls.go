@@ -92,6 +92,9 @@ func (r *run) calls(ctx context.Context, calls, asked []chat.ToolCall, cut error
 		if b := r.broke(); b != nil { // calls beyond the budget are the end of it
 			return &ending{outcome: Exhausted, err: b}
 		}
+		if why == nil { // played, and not run then either
+			return nil
+		}
 		return r.climb(why, "")
 	case progress:
 		r.ladder.down()

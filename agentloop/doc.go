@@ -26,7 +26,9 @@
 //     [DeadlineError], and context.DeadlineExceeded is the caller's.
 //   - A tool that panics, exits its goroutine, or never returns costs its call
 //     an error result, which the model sees; the agent goes on.
-//   - What an unfinished agent produced goes to its Draft hook.
+//   - What an unfinished agent produced goes to its Draft hook. With a [journal]
+//     a run that was killed goes on: nothing that was answered is asked for again,
+//     and no side effect happens twice.
 //   - Events never hold an agent up, and the end of an agent is never lost.
 //   - No model, tool, hook or method of their errors runs while a lock is
 //     held, or on the goroutine of an agent's loop.
@@ -52,5 +54,34 @@
 //	fmt.Println(result.Outcome, result.Missing)
 //
 // The model is anything with a Chat method; errors tell through Retryable and
-// RetryAfter methods whether another try is worth it, see [Model].
+// RetryAfter methods whether another try is worth it, see [Model]. Package
+// modeltest checks that something is one.
+//
+// # Many agents
+//
+//	j, err := journal.Open(journal.Config{Dir: "run-7"})
+//	…
+//	defer j.Close()
+//	group, err := agentloop.NewGroup(agentloop.GroupConfig{
+//		Agents:   agents,        // ten or ten thousand
+//		InFlight: 45,            // calls of the model at the same time
+//		Deadline: 3 * time.Hour, // Run is back then
+//		Journal:  j,             // killed? run it again
+//		OnEvent:  show,
+//	})
+//	…
+//	report := group.Run(ctx)
+//
+// A tool may run agents itself, with its context: they belong to the group as
+// well. Any tool may end one agent ([CancelAgents]) or all ([CancelGroup]).
+//
+// # What happened?
+//
+// A [Result] has an [Outcome], and an Err that is one of few types: a
+// [DeadlineError], [BudgetError], [ContextError], [RepeatError], [StallError] or
+// [SystemicError], one of the sentinels such as [ErrStoppedEarly], or what the
+// model or a tool said. Events tell the same as it goes, in one order, and the last
+// one, group_ended, says whether the watchdog ever spoke.
+//
+// [journal]: https://pkg.go.dev/github.com/neverhang/neverhang/agentloop/journal
 package agentloop

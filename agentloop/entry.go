@@ -78,6 +78,40 @@ type entry struct {
 	Counts  map[Outcome]int `json:"counts,omitempty"`
 }
 
+// The entries that are written most, with the fields that they have: looking at
+// all the others, to leave them out, takes longer than writing these down.
+type (
+	intentLine struct {
+		Kind string    `json:"k"`
+		Time time.Time `json:"t"`
+		ID   string    `json:"id"`
+		Tool string    `json:"tool"`
+	}
+	resultLine struct {
+		Kind      string    `json:"k"`
+		Time      time.Time `json:"t"`
+		ID        string    `json:"id"`
+		Tool      string    `json:"tool"`
+		Text      string    `json:"text,omitempty"`
+		OK        bool      `json:"ok,omitempty"`
+		Fatal     bool      `json:"fatal,omitempty"`
+		Uncertain bool      `json:"uncertain,omitempty"`
+		Took      int64     `json:"took_ms,omitempty"`
+		Error     string    `json:"error,omitempty"`
+	}
+	answerLine struct {
+		Kind    string        `json:"k"`
+		Time    time.Time     `json:"t"`
+		Summary bool          `json:"summary,omitempty"`
+		Message *entryMessage `json:"message"`
+		Finish  string        `json:"finish,omitempty"`
+		Usage   *entryUsage   `json:"usage,omitempty"`
+		Tokens  int64         `json:"tokens,omitempty"`
+		Guessed bool          `json:"guessed,omitempty"`
+		Cost    float64       `json:"cost,omitempty"`
+	}
+)
+
 // An entryMessage is a message of the model, with all that is in it.
 type entryMessage struct {
 	Content      string                     `json:"content,omitempty"`
@@ -113,7 +147,7 @@ type entryUsage struct {
 }
 
 // answerEntry writes down an answer.
-func answerEntry(ans *reply, summary bool) *entry {
+func answerEntry(ans *reply, summary bool) *answerLine {
 	resp := ans.resp
 	m := &resp.Message
 	out := &entryMessage{
@@ -125,8 +159,8 @@ func answerEntry(ans *reply, summary bool) *entry {
 	for _, c := range m.ToolCalls {
 		out.ToolCalls = append(out.ToolCalls, entryCall(c))
 	}
-	e := &entry{
-		Kind: entryAnswer, Summary: summary, Message: out, Finish: string(resp.FinishReason),
+	e := &answerLine{
+		Kind: entryAnswer, Time: time.Now(), Summary: summary, Message: out, Finish: string(resp.FinishReason),
 		Tokens: ans.bill.tokens, Guessed: ans.bill.guessed, Cost: ans.bill.cost,
 	}
 	if u := resp.Usage; u != nil {

@@ -2,12 +2,15 @@ package agentloop_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/neverhang/neverhang/agentloop"
+	"github.com/neverhang/neverhang/agentloop/journal"
 	"github.com/neverhang/neverhang/chat"
 )
 
@@ -84,6 +87,47 @@ func ExampleGroup() {
 	// quick: done "Paris."
 	// stuck: abandoned ""
 	// agentloop: deadline of group passed after 20ms
+}
+
+// A run that is killed goes on with its journal: the answer that was paid for is
+// not asked for again, and the mail that was sent is not sent twice.
+func ExampleGroup_Run_again() {
+	dir, err := os.MkdirTemp("", "run")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	mail, _ := agentloop.NewTool("mail", "Sends a mail.", func(_ context.Context, in struct{ To string }) (string, error) {
+		fmt.Println("a mail to", in.To)
+		return "sent", nil
+	})
+	run := func(model agentloop.Model) {
+		j, err := journal.Open(journal.Config{Dir: dir})
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer j.Close()
+		agent, _ := agentloop.New(agentloop.Config{Name: "clerk", Model: model, Task: "Tell Anna.", Tools: []agentloop.Tool{mail}})
+		group, err := agentloop.NewGroup(agentloop.GroupConfig{Agents: []*agentloop.Agent{agent}, Journal: j})
+		if err != nil {
+			log.Fatal(err)
+		}
+		res := group.Run(context.Background()).Results[0]
+		fmt.Printf("%s: %d answers, %d of them from the journal\n", res.Outcome, res.Rounds, res.Replayed)
+	}
+	script := scripted(`mail {"To":"Anna"}`, `Anna knows.`)
+	broken := agentloop.ModelFunc(func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+		if len(req.Messages) > 1 {
+			return nil, errors.New("the power is gone")
+		}
+		return script.Chat(ctx, req)
+	})
+	run(broken)
+	run(script)
+	// Output:
+	// a mail to Anna
+	// failed: 1 answers, 0 of them from the journal
+	// done: 2 answers, 1 of them from the journal
 }
 
 // scripted returns a model that plays lines: a tool and its arguments, or text.

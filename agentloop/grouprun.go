@@ -2,8 +2,6 @@ package agentloop
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -81,10 +79,9 @@ type groupRun struct {
 
 func newGroupRun(cfg *GroupConfig) *groupRun {
 	g := &groupRun{cfg: cfg, bus: newBus(cfg), turns: newSlots(cfg.Parallel), flights: newSlots(cfg.InFlight)}
-	g.troubles = &troubles{
-		cfg: cfg.Systemic, emit: g.bus.emit, stop: func(err error) { g.cancel(err) },
-		draws: (*run).random, at: make(map[string]*trouble),
-	}
+	g.troubles = newTroubles(cfg)
+	g.troubles.emit, g.troubles.draws = g.bus.emit, (*run).random
+	g.troubles.stop = func(err error) { g.cancel(err) }
 	return g
 }
 
@@ -100,70 +97,6 @@ func (g *groupRun) started() []*run {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.runs[:len(g.runs):len(g.runs)]
-}
-
-// A numbered result is that of the agent with the number. It is a pointer, and
-// the stacks of ten thousand agents that wait are half as large.
-type numbered struct {
-	i   int
-	res *Result
-}
-
-// all starts the agents, as many at a time as may be at work, and collects
-// results until it has one of each, or until it must be back. It counts results
-// and waits for nobody's code.
-func (g *groupRun) all() []Result {
-	n := len(g.cfg.Agents)
-	results, have := make([]Result, n), make([]bool, n)
-	runs := make([]*run, n)
-	for i, a := range g.cfg.Agents {
-		runs[i] = g.newRun(a)
-	}
-	back := make(chan numbered, n)
-	go g.start(runs, back)
-
-	ended := g.ctx.Done()
-	var late <-chan time.Time
-	for count := 0; count < n; {
-		select {
-		case r := <-back:
-			results[r.i], have[r.i] = *r.res, true
-			count++
-		case <-ended:
-			ended = nil
-			bound := 2*max(0, g.cfg.Grace) + g.cfg.DraftDeadline + slack
-			timer := time.NewTimer(g.left(bound))
-			defer timer.Stop()
-			late = timer.C
-		case <-late:
-			for i := range results {
-				if !have[i] {
-					results[i] = *runs[i].leftBehind()
-				}
-			}
-			return results
-		}
-	}
-	return results
-}
-
-// start starts the agents in order, each when it is its turn.
-func (g *groupRun) start(runs []*run, back chan<- numbered) {
-	for i, r := range runs {
-		if !g.turns.take(g.ctx, false) || g.ctx.Err() != nil || g.doom(r.name()) != nil {
-			back <- numbered{i, r.neverStarted()}
-			continue
-		}
-		g.join(r)
-		go func() {
-			res := r.run(g.ctx)
-			g.note(g.ctx, &entry{Kind: entryEnded, Agent: res.Name, Outcome: res.Outcome, Steps: res.Steps, Draft: res.Draft, Error: textOfErr(res.Err)})
-			if !r.turnless {
-				g.turns.give()
-			}
-			back <- numbered{i, res}
-		}()
-	}
 }
 
 func (g *groupRun) newRun(a *Agent) *run {
@@ -233,79 +166,6 @@ func (g *groupRun) cancelAgents(cause error, names []string) (n int) {
 		}
 	}
 	return n
-}
-
-// neverStarted is the result of an agent that had no turn.
-func (r *run) neverStarted() *Result {
-	g, a := r.group, r.agent
-	res := &Result{Name: a.cfg.Name, Missing: r.prog.missing(), Messages: slices.Clone(a.start)}
-	cause := g.doom(a.cfg.Name)
-	res.Outcome = Cancelled
-	if cause == nil {
-		cause = g.cause()
-		res.Outcome = outcomeOf(g.ctx)
-	}
-	res.Err = fmt.Errorf("agentloop: agent %q %s: %w: %w", a.cfg.Name, res.Outcome, ErrNeverStarted, cause)
-	g.bus.emit(Event{Agent: a.cfg.Name, Kind: EventEnded, Outcome: res.Outcome, Err: res.Err})
-	return res
-}
-
-// leftBehind is the result of an agent whose own has not come in time.
-func (r *run) leftBehind() *Result {
-	o := r.outline.Load()
-	if o == nil {
-		return r.neverStarted()
-	}
-	res := &Result{
-		Name: r.name(), Outcome: outcomeOf(r.group.ctx), Steps: o.steps, Missing: o.missing, Rounds: o.rounds,
-		Messages: slices.Clone(o.messages), Started: o.started, Duration: time.Since(o.started), Stuck: r.pulse.state(),
-	}
-	why := r.group.cause()
-	if r.foreign.Load() > 0 { // not for want of a processor
-		res.Outcome, why = Abandoned, fmt.Errorf("its code %w, after %w", ErrAbandoned, why)
-	}
-	res.Err = fmt.Errorf("agentloop: agent %q %s: %w", res.Name, res.Outcome, why)
-	if !r.ended.Swap(true) {
-		r.emit(Event{Kind: EventEnded, Outcome: res.Outcome, Err: res.Err, After: res.Duration})
-	}
-	return res
-}
-
-// fill puts into the report what is about the group.
-func (g *groupRun) fill(rep *Report) {
-	g.mu.Lock()
-	g.over = true
-	rep.Children = g.children
-	g.mu.Unlock()
-	for _, list := range [][]Result{rep.Results, rep.Children} {
-		for i := range list {
-			rep.Uncertain = append(rep.Uncertain, list[i].Uncertain...)
-			rep.Abandoned = append(rep.Abandoned, list[i].Abandoned...)
-		}
-	}
-	rep.Stalls = int(g.stalls.Load())
-}
-
-// summary says in a line how the group did.
-func (r *Report) summary() string {
-	var s string
-	for _, o := range slices.Sorted(maps.Keys(r.Counts)) {
-		s += fmt.Sprintf("%d %s, ", r.Counts[o], o)
-	}
-	return s + fmt.Sprintf("%d stalls, %d abandoned", r.Stalls, len(r.Abandoned))
-}
-
-// notStarted is the report of a run without a context.
-func (g *Group) notStarted(began time.Time) *Report {
-	rep := &Report{Started: began, Err: errNilContext, Counts: map[Outcome]int{Failed: len(g.cfg.Agents)}}
-	for _, a := range g.cfg.Agents {
-		prog := newProgress(a.cfg.Progression, false)
-		rep.Results = append(rep.Results, Result{
-			Name: a.cfg.Name, Outcome: Failed, Missing: prog.missing(), Messages: slices.Clone(a.start),
-			Err: fmt.Errorf("agentloop: agent %q %s: %w: %w", a.cfg.Name, Failed, ErrNeverStarted, errNilContext),
-		})
-	}
-	return rep
 }
 
 // causeOf returns a function that tells why ctx has ended. All its callers get

@@ -18,7 +18,7 @@ import (
 // against what the disk allows: 45 writers that append a line to files of their
 // own and sync each.
 func BenchmarkJournal(b *testing.B) {
-	const agents, rounds = 45, 40
+	const agents, rounds = 45, 200
 	alone := fsyncsPerSecond(b, agents, rounds)
 	var perSecond float64
 	for b.Loop() {

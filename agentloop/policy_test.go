@@ -210,6 +210,32 @@ func TestALongRetryAfterParksTheAgent(t *testing.T) {
 	})
 }
 
+// A group that runs in a tool has turns and a journal of its own.
+func TestAGroupInATool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk(nil)
+		j := openJournal(t, d)
+		spawn := tool(t, "spawn", func(ctx context.Context) (string, error) {
+			rep := runGroup(t, ctx, agentloop.GroupConfig{
+				Parallel: 1, Rand: func() float64 { return 0 }, Journal: j,
+				Agents: []*agentloop.Agent{
+					newAgent(t, agentloop.Config{Name: "limited", Model: play(fails(passing{time.Hour}), says("ok"))}),
+					newAgent(t, agentloop.Config{Name: "other", Model: play(after(time.Minute, says("ok")))}),
+				},
+			})
+			assert.True(t, rep.Done())
+			assert.Equal(t, time.Hour, rep.Duration, "the other one had its turn meanwhile")
+			return "", nil
+		})
+		spawn.Deadline = 2 * time.Hour
+		res := runOne(t, agentloop.Config{Model: play(calls(call("", "spawn", "{}")), says("ok")), Tools: []agentloop.Tool{spawn}})
+		require.NoError(t, j.Close())
+		assert.Equal(t, agentloop.Done, res.Outcome, res.Err)
+		assert.Contains(t, string(d.files["agents/limited.jsonl"]), `"outcome":"done"`)
+		assert.Contains(t, string(d.files["run.jsonl"]), `"k":"run_end"`)
+	})
+}
+
 // What the watchdog does about a stall, once it has told of it.
 func TestWhatIsDoneAboutAStall(t *testing.T) {
 	const m = time.Minute

@@ -17,6 +17,12 @@ const inRand = "rand"
 // there were too many or the wait does not fit.
 func (r *run) pause(ctx context.Context, ans *reply) *ending {
 	g := r.group.cfg
+	if ans.ofAll { // the group holds it back, as long as the model said at least
+		r.res.Restarts++
+		r.emit(Event{Kind: EventRestart, Err: ans.err, After: ans.after})
+		r.does("pausing after a fault of the model", ends)
+		return r.sleep(ctx, ans.after)
+	}
 	r.faults++
 	if r.faults == 1 {
 		r.first = ans.err
@@ -64,7 +70,7 @@ func (r *run) again(ctx context.Context, end **ending) bool {
 	}
 	if r.tape != nil {
 		e := &entry{Kind: entryAgain, Outcome: was.outcome, Error: was.err.Error(), Fresh: policy.Fresh}
-		if err := r.write(ctx, e, false); err != nil {
+		if err := r.put(ctx, e, false); err != nil {
 			*end = &ending{outcome: Failed, err: unsavedError(err)}
 			return false
 		}
@@ -114,10 +120,14 @@ func (r *run) rest(ctx context.Context, n int, after time.Duration, err error, f
 	}
 	r.emit(Event{Kind: kind, Err: err, After: d})
 	r.does("pausing after a fault of the model", ends)
-	if parked && r.parent == nil {
+	if parked && !r.inside() {
 		r.group.turns.give()
 		defer func() { r.turnless = !r.group.turns.take(ctx, true) }()
 	}
+	return r.sleep(ctx, d)
+}
+
+func (r *run) sleep(ctx context.Context, d time.Duration) *ending {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -460,8 +460,9 @@ func TestJournalsThatAreNotTheOne(t *testing.T) {
 			defer j.Close()
 			m := play(says("never asked"))
 			cfg, _ := author(t, m)
-			res, _ := runAgent(t, cfg, agentloop.GroupConfig{Journal: j})
+			res, _ := runAgent(t, cfg, agentloop.GroupConfig{Journal: j, Restart: map[agentloop.Outcome]agentloop.RestartPolicy{agentloop.Failed: {Max: 3}}})
 			assert.Equal(t, agentloop.Failed, res.Outcome)
+			assert.Zero(t, res.Restarts, "never without its journal")
 			assert.ErrorContains(t, res.Err, c.want)
 			if c.is != nil {
 				assert.ErrorIs(t, res.Err, c.is)

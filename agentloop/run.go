@@ -2,10 +2,6 @@ package agentloop
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -65,23 +61,6 @@ type outline struct {
 	messages       []chat.Message
 }
 
-// reins are what others can stop a run with.
-type reins struct {
-	mu   sync.Mutex
-	stop context.CancelCauseFunc // the run; nil if it has ended or not begun
-	by   error                   // the cause that it was stopped with
-	call context.CancelCauseFunc // what it waits for, if that can be stopped alone
-
-	stuckDisk []Abandonment // writes to the journal that were left behind
-}
-
-// An ending is how a run ends. A nil *ending means that it goes on.
-type ending struct {
-	outcome Outcome
-	err     error
-	stuck   string // what it waited for, if its context ended it
-}
-
 // startOver puts the run at its beginning.
 func (r *run) startOver() {
 	c := &r.agent.cfg
@@ -112,11 +91,11 @@ func (r *run) run(ctx context.Context) *Result {
 	r.emit(Event{Kind: EventStarted})
 	r.group.troubles.begin(r)
 	end := r.openTape(ctx)
-	if end == nil {
+	if end == nil { // never without the journal that it is to have
 		end = r.rounds(ctx)
-	}
-	for r.again(ctx, &end) {
-		end = r.rounds(ctx)
+		for r.again(ctx, &end) {
+			end = r.rounds(ctx)
+		}
 	}
 	r.hold(nil)
 	r.group.troubles.end(r)
@@ -130,34 +109,6 @@ func (r *run) run(ctx context.Context) *Result {
 		r.emit(Event{Kind: EventEnded, Outcome: r.res.Outcome, Err: r.res.Err, After: r.res.Duration})
 	}
 	return &r.res
-}
-
-// hold says how the run can be stopped from now on.
-func (r *run) hold(stop context.CancelCauseFunc) {
-	r.reins.mu.Lock()
-	defer r.reins.mu.Unlock()
-	r.reins.stop = stop
-}
-
-// cut stops the run, and reports whether it had not ended.
-func (r *run) cut(cause error) bool {
-	r.reins.mu.Lock()
-	stop := r.reins.stop
-	if stop != nil && r.reins.by == nil {
-		r.reins.by = cause
-	}
-	r.reins.mu.Unlock()
-	if stop != nil {
-		stop(cause)
-	}
-	return stop != nil
-}
-
-// cutBy returns the cause that the run was stopped with by cut, or nil.
-func (r *run) cutBy() error {
-	r.reins.mu.Lock()
-	defer r.reins.mu.Unlock()
-	return r.reins.by
 }
 
 // publish lets others know how far the run is.
@@ -229,104 +180,8 @@ func (r *run) climb(why error, text string) *ending {
 	return nil
 }
 
-// stopped names the end of a run whose context has ended. lost is not nil if
-// user code did not come back for it.
-func (r *run) stopped(ctx context.Context, lost *loss) *ending {
-	end := &ending{outcomeOf(ctx), r.whyStopped(ctx), r.pulse.state()}
-	if lost != nil && lost.abandoned {
-		end.outcome, end.err = Abandoned, fmt.Errorf("%w, after %w", lost.err, end.err)
-	}
-	return end
-}
-
-// whyStopped returns the cause of the end of ctx, in a form that does no harm.
-func (r *run) whyStopped(ctx context.Context) error {
-	if ours := expired(ctx); ours != nil {
-		return ours // the agent's own, perhaps: then the group's has not ended
-	}
-	cause := context.Cause(ctx)
-	if by := r.cutBy(); by != nil && same(by, cause) {
-		return by
-	}
-	if r.group.ctx.Err() != nil {
-		return r.group.cause()
-	}
-	return contained(cause) // of the tool in which it runs
-}
-
-// finish completes the result. ctx is the one without the agent's own
-// deadline.
-func (r *run) finish(ctx context.Context, end *ending) {
-	res := &r.res
-	if r.prog.complete() && !r.prog.byText && end.outcome != Abandoned {
-		end = &ending{outcome: Done} // what came after the work is no part of it
-	}
-	res.Outcome = end.outcome
-	res.Steps = r.prog.taken
-	res.Missing = r.prog.missing()
-	res.Stuck = end.stuck
-	res.Duration = time.Since(res.Started)
-	res.Messages = r.hist.msgs
-	if slices.ContainsFunc(res.Abandoned, func(a Abandonment) bool { return a.In == inModel }) {
-		res.Messages = slices.Clone(res.Messages) // it may still read its request
-	}
-	if end.outcome != Done {
-		missing := ""
-		if len(res.Missing) > 0 {
-			missing = "; missing " + strings.Join(res.Missing, ", ")
-		}
-		res.Err = fmt.Errorf("agentloop: agent %q %s: %w%s", res.Name, end.outcome, end.err, missing)
-		r.draft(ctx)
-		res.Duration = time.Since(res.Started)
-	}
-	r.does("", ends)
-}
-
-// draft lets the agent's hook save what there is.
-func (r *run) draft(ctx context.Context) {
-	hook := r.agent.cfg.Draft
-	if hook == nil {
-		return
-	}
-	r.does("saving a draft", ends)
-	limit := min(r.group.cfg.DraftDeadline, r.group.left(time.Hour)-r.grace())
-	ctx, stop, _ := withLimit(context.WithoutCancel(ctx), inDraft, max(limit, time.Millisecond), 0)
-	defer stop()
-	began := time.Now()
-	seen := r.res // the hook may outlive the call
-	type saved struct {
-		where string
-		err   error
-	}
-	s, lost := guarded(ctx, r, inDraft, func(ctx context.Context) saved {
-		where, err := hook(ctx, &seen)
-		return saved{where, muted(foreign(err))}
-	})
-	if lost != nil {
-		r.lose(inDraft, "", began, lost)
-		s.err = lost.err
-		r.res.Messages = slices.Clone(r.res.Messages) // it may still read them
-	}
-	r.res.Draft, r.res.DraftErr = s.where, s.err
-}
-
-// lose keeps the record of user code that did not return.
-func (r *run) lose(in, callID string, began time.Time, lost *loss) {
-	if lost.panicked != nil {
-		r.res.Panics = append(r.res.Panics, lost.panicked)
-	}
-	if lost.abandoned {
-		r.res.Abandoned = append(r.res.Abandoned, r.abandonment(in, callID, began, lost))
-	}
-}
-
-// abandonment tells of user code that was left behind.
-func (r *run) abandonment(in, callID string, began time.Time, lost *loss) Abandonment {
-	return Abandonment{
-		Agent: r.name(), In: in, CallID: callID, Started: began, Waited: time.Since(began),
-		Stack: r.group.stacks.of(lost.labels, time.Now().Add(-r.grace())),
-	}
-}
+// inside reports whether the run is one in a tool of another one of its group.
+func (r *run) inside() bool { return r.parent != nil && r.parent.group == r.group }
 
 func (r *run) name() string { return r.agent.cfg.Name }
 

@@ -65,7 +65,7 @@ func (g *groupRun) openJournal() {
 // counts is in the logs of the agents.
 func (g *groupRun) note(ctx context.Context, e *entry) {
 	if g.journal != nil {
-		_ = g.journal.write(ctx, e, false)
+		_ = g.journal.put(ctx, e, false)
 	}
 }
 

@@ -32,7 +32,8 @@ type Tool struct {
 	//
 	// Calls of one message run at the same time, and agents share the tool, so
 	// Run must be safe for concurrent use. When ctx ends Run should return; if
-	// it does not, it is left behind and what it returns is dropped.
+	// it does not, it is left behind and what it returns is dropped. [CallID] of
+	// ctx is a key by which others can tell that they are asked a second time.
 	Run func(ctx context.Context, args json.RawMessage) (string, error)
 
 	// Deadline bounds each call. Zero means Config.ToolDeadline, a negative

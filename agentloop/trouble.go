@@ -13,8 +13,24 @@ type troubles struct {
 	stop  func(error) // ends the group
 	draws func(*run, context.Context) float64
 
+	// most is how many agents of the group's own are at work at the same time.
+	most int
+
 	mu sync.Mutex
 	at map[string]*trouble // by endpoint
+}
+
+// newTroubles knows the agents that are to come: three that fail at once are not
+// most of a group of which the others are about to begin.
+func newTroubles(cfg *GroupConfig) *troubles {
+	t := &troubles{cfg: cfg.Systemic, most: len(cfg.Agents), at: make(map[string]*trouble)}
+	if cfg.Parallel > 0 {
+		t.most = min(t.most, cfg.Parallel)
+	}
+	for _, a := range cfg.Agents {
+		t.of(a).left++
+	}
+	return t
 }
 
 // A trouble is how an endpoint does by its agents.
@@ -25,6 +41,7 @@ type troubles struct {
 //
 // Only answers count that say something of how the endpoint does by now.
 type trouble struct {
+	left    int               // agents of the group's own that have not ended
 	live    map[*run]struct{} // at work, not ended
 	waiting map[*run]struct{}
 	failing map[*run]struct{}
@@ -48,14 +65,14 @@ const (
 	maxSpread = 5 * time.Second
 )
 
-func (t *troubles) of(r *run) *trouble {
-	x := t.at[r.agent.endpoint]
+func (t *troubles) of(a *Agent) *trouble {
+	x := t.at[a.endpoint]
 	if x == nil {
 		x = &trouble{
 			live: make(map[*run]struct{}), waiting: make(map[*run]struct{}), failing: make(map[*run]struct{}),
 			change: make(chan struct{}),
 		}
-		t.at[r.agent.endpoint] = x
+		t.at[a.endpoint] = x
 	}
 	return x
 }
@@ -69,13 +86,16 @@ func (x *trouble) wakeLocked() {
 func (t *troubles) begin(r *run) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.of(r).live[r] = struct{}{}
+	t.of(r.agent).live[r] = struct{}{}
 }
 
 func (t *troubles) end(r *run) {
 	t.mu.Lock()
-	x := t.of(r)
+	x := t.of(r.agent)
 	delete(x.live, r)
+	if !r.inside() {
+		x.left--
+	}
 	delete(x.waiting, r)
 	delete(x.failing, r)
 	if x.probing == r {
@@ -94,23 +114,28 @@ func (t *troubles) silent(r *run, since time.Time) {
 
 // fault notes a call that failed with a passing fault, and reports whether it
 // is the fault of all.
-func (t *troubles) fault(r *run, err error) (all bool) {
-	return t.note(r, time.Now(), func(x *trouble) {
+// after is how long the endpoint wants to be left alone.
+func (t *troubles) fault(r *run, err error, after time.Duration) (all bool) {
+	now := time.Now()
+	return t.note(r, now, func(x *trouble) {
 		delete(x.waiting, r)
 		x.failing[r] = struct{}{}
 		x.last = err
 		if x.probing == r {
 			x.probing = nil
-			x.next = time.Now().Add(x.pause)
+			x.next = now.Add(x.pause)
 			x.pause = min(2*x.pause, maxProbePause)
 			x.wakeLocked()
+		}
+		if quiet := now.Add(after); quiet.After(x.next) {
+			x.next = quiet
 		}
 	})
 }
 
 func (t *troubles) note(r *run, since time.Time, how func(*trouble)) (all bool) {
 	t.mu.Lock()
-	x := t.of(r)
+	x := t.of(r.agent)
 	if _, live := x.live[r]; !live {
 		t.mu.Unlock()
 		return false
@@ -129,14 +154,17 @@ func (t *troubles) note(r *run, since time.Time, how func(*trouble)) (all bool) 
 // judgeLocked returns what there is to tell, once.
 func (t *troubles) judgeLocked(x *trouble, endpoint string) *SystemicError {
 	n := len(x.waiting) + len(x.failing)
-	if x.told != nil || t.cfg.Share < 0 || n < t.cfg.Min || float64(n) <= t.cfg.Share*float64(len(x.live)) && n < len(x.live) {
+	atWork := max(len(x.live), min(x.left, t.most))
+	if x.told != nil || t.cfg.Share < 0 || n < t.cfg.Min || float64(n) <= t.cfg.Share*float64(atWork) && n < atWork {
 		return nil
 	}
 	x.told = &SystemicError{
-		Endpoint: endpoint, Agents: len(x.live), Waiting: len(x.waiting), Failing: len(x.failing), Since: x.since, Err: x.last,
+		Endpoint: endpoint, Agents: atWork, Waiting: len(x.waiting), Failing: len(x.failing), Since: x.since, Err: x.last,
 	}
 	x.began, x.pause = time.Now(), probePause
-	x.next = x.began.Add(x.pause)
+	if first := x.began.Add(x.pause); first.After(x.next) {
+		x.next = first
+	}
 	return x.told
 }
 
@@ -157,7 +185,7 @@ func (t *troubles) act(told *SystemicError) {
 // calls by now.
 func (t *troubles) answered(r *run, began time.Time) {
 	t.mu.Lock()
-	x := t.of(r)
+	x := t.of(r.agent)
 	_, waited := x.waiting[r]
 	delete(x.failing, r)
 	var told *SystemicError
@@ -181,7 +209,7 @@ func (t *troubles) answered(r *run, began time.Time) {
 func (t *troubles) unprobe(r *run) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if x := t.of(r); x.probing == r {
+	if x := t.of(r.agent); x.probing == r {
 		x.probing = nil
 		x.wakeLocked()
 	}
@@ -196,7 +224,7 @@ func (t *troubles) gate(ctx context.Context, r *run) bool {
 	waited := false
 	for {
 		t.mu.Lock()
-		x := t.of(r)
+		x := t.of(r.agent)
 		if x.told == nil {
 			ahead := x.held
 			t.mu.Unlock()

@@ -218,6 +218,32 @@ func TestTroubleOfSomeIsTheirOwn(t *testing.T) {
 	})
 }
 
+// A server that names a time is not asked before it, not even to see whether it
+// is there again.
+func TestWhoWasToldATimeWaitsForIt(t *testing.T) {
+	for name, after := range map[string]time.Duration{"soon": 20 * time.Second, "a minute": time.Minute, "much later": 20 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				told := map[string]time.Time{}
+				m := agentloop.ModelFunc(func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					if was, again := told[req.Caller]; again {
+						assert.GreaterOrEqual(t, time.Since(was), after, req.Caller)
+						return says("ok")(ctx, req)
+					}
+					told[req.Caller] = time.Now()
+					return nil, passing{after}
+				})
+				rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: many(t, 20, agentloop.Config{Model: m})})
+				assert.True(t, rep.Done(), "%v", rep.Counts)
+				assert.Less(t, rep.Duration, 3*after+2*time.Minute, "who asks for the first time then is told a time as well")
+			})
+		})
+	}
+}
+
 // The one that probes may leave; another one takes its place.
 func TestAProbeThatLeavesIsReplaced(t *testing.T) {
 	for name, c := range map[string]struct {

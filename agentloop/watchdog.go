@@ -215,27 +215,3 @@ func (g *groupRun) actOn(r *run, stall *StallError) {
 		r.cut(stall)
 	}
 }
-
-// stoppable returns a context for one call, which the watchdog can end alone
-// if it may.
-func (r *run) stoppable(ctx context.Context) (context.Context, func()) {
-	if r.group.cfg.OnStall != StallRetry {
-		return ctx, func() {}
-	}
-	ctx, stop := context.WithCancelCause(ctx)
-	r.callWith(stop)
-	return ctx, func() { r.callWith(nil); stop(nil) }
-}
-
-// callWith says how the call under way can be stopped alone.
-func (r *run) callWith(stop context.CancelCauseFunc) {
-	r.reins.mu.Lock()
-	defer r.reins.mu.Unlock()
-	r.reins.call = stop
-}
-
-// stallOf returns the stall for which the watchdog ended ctx, or nil.
-func stallOf(ctx context.Context) *StallError {
-	stall, _ := context.Cause(ctx).(*StallError)
-	return stall
-}
