@@ -30,8 +30,13 @@ var mayImport = map[string][]string{
 		module + "/chat", module + "/pacer", module + "/breaker", module + "/internal/sse",
 		"github.com/cenkalti/backoff/v4", "go.opentelemetry.io/otel",
 	},
-	"agentloop/journal": {},
-	"agentloop":         {module + "/chat", module + "/agentloop/journal", "github.com/google/jsonschema-go"},
+	"health": {
+		module + "/llmclient", module + "/breaker", module + "/pacer",
+		"github.com/prometheus/common", "github.com/prometheus/client_model",
+	},
+	"agentloop/journal":   {},
+	"agentloop/modeltest": {module + "/chat", module + "/agentloop"},
+	"agentloop":           {module + "/chat", module + "/agentloop/journal", "github.com/google/jsonschema-go"},
 	"examples/sessionbible": {
 		module + "/chat", module + "/llmclient", module + "/agentloop", module + "/agentloop/journal",
 		module + "/pacer", module + "/breaker",

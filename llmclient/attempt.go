@@ -15,6 +15,7 @@ import (
 	"github.com/neverhang/neverhang/breaker"
 	"github.com/neverhang/neverhang/chat"
 	"github.com/neverhang/neverhang/pacer"
+	"github.com/neverhang/neverhang/pacer/ratelimit"
 )
 
 // An attempt is one request on the wire, from its permit to the end of its
@@ -167,7 +168,11 @@ func (a *attempt) open() error {
 	}
 	a.head, a.body = resp, resp.Body
 	a.out.status, a.out.header, a.out.firstByte = resp.StatusCode, resp.Header, true
-	a.at.ep.evidence.saw(time.Now())
+	now := time.Now()
+	a.at.ep.evidence.saw(now)
+	if left := ratelimit.Parse(resp.Header, now); len(left) > 0 {
+		a.at.ep.pacer.Heed(a.permit, left...) // it tightens before the endpoint has to refuse
+	}
 	if resp.ProtoMajor == 2 {
 		a.at.ep.multiplexed.Store(true)
 	}
