@@ -23,6 +23,7 @@ var mayImport = map[string][]string{
 	"chat":                       {},
 	"internal/sse":               {},
 	"pacer":                      {"golang.org/x/time/rate"},
+	"pacer/ratelimit":            {module + "/pacer"},
 	"breaker":                    {"github.com/sony/gobreaker/v2"},
 	"internal/fakeserver":        {module + "/chat"},
 	"internal/fakeserver/engine": {module + "/chat", module + "/internal/fakeserver"},
