@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	"internal/fakeserver":        {module + "/chat"},
 	"internal/fakeserver/engine": {module + "/chat", module + "/internal/fakeserver"},
 	"llmclient": {
-		module + "/chat", module + "/pacer", module + "/breaker", module + "/internal/sse",
+		module + "/chat", module + "/pacer", module + "/pacer/ratelimit", module + "/breaker", module + "/internal/sse",
 		"github.com/cenkalti/backoff/v4", "go.opentelemetry.io/otel",
 	},
 	"health": {
