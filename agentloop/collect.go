@@ -97,7 +97,16 @@ func (r *run) leftBehind() *Result {
 		Messages: slices.Clone(o.messages), Started: o.started, Duration: time.Since(o.started), Stuck: r.pulse.state(),
 	}
 	why := r.group.cause()
-	if r.foreign.Load() > 0 { // not for want of a processor
+	r.reins.mu.Lock()
+	under, left := slices.Clone(r.reins.running), slices.Clone(r.reins.left)
+	r.reins.mu.Unlock()
+	res.Abandoned = left
+	for _, x := range under {
+		if !slices.ContainsFunc(left, func(a Abandonment) bool { return a.In == x.in && a.Started.Sub(x.began).Abs() < time.Millisecond }) {
+			res.Abandoned = append(res.Abandoned, r.abandonment(x.in, "", x.began, x.labels))
+		}
+	}
+	if len(under) > 0 { // not for want of a processor
 		res.Outcome, why = Abandoned, fmt.Errorf("its code %w, after %w", ErrAbandoned, why)
 	}
 	res.Err = fmt.Errorf("agentloop: agent %q %s: %w", res.Name, res.Outcome, why)

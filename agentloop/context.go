@@ -67,8 +67,24 @@ func CallID(ctx context.Context) string {
 	if ctx == nil {
 		return ""
 	}
-	id, _ := ctx.Value(callKey{}).(string)
-	return id
+	if c, ok := ctx.Value(callKey{}).(*toolCall); ok {
+		return c.ID
+	}
+	return ""
+}
+
+// Progress tells how far the tool call with this context has come, as an event
+// (EventToolProgress), and is a sign of life as [Alive] is. Outside of a tool's
+// call it does nothing.
+func Progress(ctx context.Context, text string) {
+	r := self(ctx)
+	if r == nil {
+		return
+	}
+	r.beat()
+	if c, ok := ctx.Value(callKey{}).(*toolCall); ok {
+		r.emit(Event{Kind: EventToolProgress, Tool: c.Name, CallID: c.ID, Text: text})
+	}
 }
 
 // Alive tells the watchdog that the call with this context makes headway. A

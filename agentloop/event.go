@@ -13,6 +13,7 @@ const (
 	EventRound         EventKind = "round"          // a request goes to the model
 	EventAnswered      EventKind = "answered"       // the model answered; Text, After
 	EventToolStarted   EventKind = "tool_started"   // Tool, CallID
+	EventToolProgress  EventKind = "tool_progress"  // Tool, CallID, Text: what the tool said
 	EventToolEnded     EventKind = "tool_ended"     // Tool, CallID, After, Err
 	EventToolPanicked  EventKind = "tool_panicked"  // Tool, CallID, After, Err (a *PanicError)
 	EventToolAbandoned EventKind = "tool_abandoned" // Tool, CallID, After, Err

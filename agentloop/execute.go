@@ -52,7 +52,7 @@ func (r *run) perform(ctx context.Context, c *toolCall) {
 		ctx, stop, own = withLimit(ctx, in, limit, 0)
 		defer stop()
 	}
-	ctx = context.WithValue(ctx, callKey{}, c.ID)
+	ctx = context.WithValue(ctx, callKey{}, c)
 	r.emit(Event{Kind: EventToolStarted, Tool: c.Name, CallID: c.ID})
 	c.began = time.Now()
 	type returned struct {

@@ -52,7 +52,7 @@ func (r *run) finish(ctx context.Context, end *ending) {
 	res.Missing = r.prog.missing()
 	res.Stuck = end.stuck
 	res.Duration = time.Since(res.Started)
-	res.Messages = r.hist.msgs
+	res.Messages, res.Abandoned = r.hist.msgs, r.abandoned()
 	if slices.ContainsFunc(res.Abandoned, func(a Abandonment) bool { return a.In == inModel }) {
 		res.Messages = slices.Clone(res.Messages) // it may still read its request
 	}
@@ -103,15 +103,24 @@ func (r *run) lose(in, callID string, began time.Time, lost *loss) {
 	if lost.panicked != nil {
 		r.res.Panics = append(r.res.Panics, lost.panicked)
 	}
-	if lost.abandoned {
-		r.res.Abandoned = append(r.res.Abandoned, r.abandonment(in, callID, began, lost))
-	}
+	r.leaveBehind(in, callID, began, lost)
 }
 
-// abandonment tells of user code that was left behind.
-func (r *run) abandonment(in, callID string, began time.Time, lost *loss) Abandonment {
+// leaveBehind keeps the record of user code that was abandoned. Any goroutine may.
+func (r *run) leaveBehind(in, callID string, began time.Time, lost *loss) {
+	if !lost.abandoned {
+		return
+	}
+	a := r.abandonment(in, callID, began, lost.labels)
+	r.reins.mu.Lock()
+	defer r.reins.mu.Unlock()
+	r.reins.left = append(r.reins.left, a)
+}
+
+// abandonment tells of user code that is left behind.
+func (r *run) abandonment(in, callID string, began time.Time, labels callLabels) Abandonment {
 	return Abandonment{
 		Agent: r.name(), In: in, CallID: callID, Started: began, Waited: time.Since(began),
-		Stack: r.group.stacks.of(lost.labels, time.Now().Add(-r.grace())),
+		Stack: r.group.stacks.of(labels, time.Now().Add(-r.grace())),
 	}
 }

@@ -80,7 +80,8 @@ type GroupConfig struct {
 	OnStall StallAction
 
 	// Grace is how long tools and model calls may take to return after their
-	// context has ended, before they are abandoned. Zero means 50 ms, a
+	// context has ended, before they are abandoned. At the group's deadline it is
+	// half of what is left, at most, if there is a Draft hook. Zero means 50 ms, a
 	// negative value none.
 	Grace time.Duration
 
@@ -131,7 +132,7 @@ const (
 	slack = 100 * time.Millisecond
 	// unwind is what an agent's end takes of a processor, as measured, with much to
 	// spare; up to manyAgents of them end within slack.
-	unwind     = 50 * time.Microsecond
+	unwind     = 100 * time.Microsecond
 	manyAgents = 1000
 	// reserve is the part of slack that is not given to hooks: for the report,
 	// and for a machine that is busy.

@@ -31,13 +31,14 @@ func guarded[T any](ctx context.Context, run *run, in string, fn func(context.Co
 		lost  *loss
 	}
 	back := make(chan returned, 1) // room for one: late code must not block
-	run.foreign.Add(1)
 	// Profiles and dumps tell with these whose goroutine it is. They are made
 	// here: there are thousands of those goroutines, and their stacks are small.
 	labels := callLabels{run.name(), in, strconv.FormatInt(run.group.calls.Add(1), 10)}
+	x := running{labels, in, time.Now()}
+	run.enters(x)
 	labelled := pprof.WithLabels(ctx, labels.set())
 	go func() {
-		defer run.foreign.Add(-1)
+		defer run.leaves(x)
 		r := returned{lost: &loss{err: fmt.Errorf("%s %w", in, ErrExited)}}
 		defer func() {
 			// nil only if there was no panic, also for panic(nil).

@@ -104,11 +104,7 @@ func (r *run) write(ctx context.Context, e any, id string, sure bool) error {
 		return err
 	})
 	if lost != nil {
-		if lost.abandoned {
-			r.reins.mu.Lock()
-			r.reins.stuckDisk = append(r.reins.stuckDisk, r.abandonment(inJournal, id, began, lost))
-			r.reins.mu.Unlock()
-		}
+		r.leaveBehind(inJournal, id, began, lost)
 		return lost.err
 	}
 	return err
@@ -164,7 +160,9 @@ func (r *run) recorded(ctx context.Context, c *toolCall) bool {
 	switch {
 	case was.result != nil:
 		c.answered, c.ran = true, true
-		c.text, c.ok, c.fatal, c.uncertain = was.result.Text, was.result.OK, was.result.Fatal, was.result.Uncertain
+		c.text, c.ok, c.uncertain = was.result.Text, was.result.OK, was.result.Uncertain
+		// What ended the agent then is for the model to deal with now.
+		c.fatal = was.result.Fatal && !t.live()
 		t.results.Add(1)
 		if was.result.Error != "" {
 			c.err = &recordedError{was.result.Error}
@@ -197,7 +195,7 @@ func (r *run) playTool(ctx context.Context, c *toolCall) {
 		ctx, stop, _ = withLimit(ctx, in, limit, 0)
 		defer stop()
 	}
-	ctx = context.WithValue(ctx, callKey{}, c.ID)
+	ctx = context.WithValue(ctx, callKey{}, c)
 	c.began = time.Now()
 	err, lost := guarded(ctx, r, in, func(ctx context.Context) error {
 		return foreign(c.tool.Replay(ctx, []byte(c.Arguments), c.text))

@@ -2,7 +2,9 @@ package agentloop
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"time"
 )
 
 // reins are what others can stop a run with.
@@ -12,7 +14,38 @@ type reins struct {
 	by   error                   // the cause that it was stopped with
 	call context.CancelCauseFunc // what it waits for, if that can be stopped alone
 
-	stuckDisk []Abandonment // writes to the journal that were left behind
+	running []running     // user code that has not returned
+	left    []Abandonment // user code that was left behind
+}
+
+// running is user code under way.
+type running struct {
+	labels callLabels
+	in     string
+	began  time.Time
+}
+
+// enters notes user code that begins; it is to be told by leaves when that
+// returns, however late.
+func (r *run) enters(x running) {
+	r.reins.mu.Lock()
+	defer r.reins.mu.Unlock()
+	r.reins.running = append(r.reins.running, x)
+}
+
+func (r *run) leaves(x running) {
+	r.reins.mu.Lock()
+	defer r.reins.mu.Unlock()
+	if i := slices.Index(r.reins.running, x); i >= 0 {
+		r.reins.running = slices.Delete(r.reins.running, i, i+1)
+	}
+}
+
+// abandoned returns what was left behind so far.
+func (r *run) abandoned() []Abandonment {
+	r.reins.mu.Lock()
+	defer r.reins.mu.Unlock()
+	return slices.Clone(r.reins.left)
 }
 
 // hold says how the run can be stopped from now on.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,7 +27,7 @@ import (
 
 // A disk keeps files in memory, and tells of each write.
 type disk struct {
-	mu      sync.Mutex
+	mu      *sync.Mutex
 	files   map[string][]byte
 	onWrite func()
 	room    int // bytes left; negative: no end
@@ -34,7 +35,7 @@ type disk struct {
 }
 
 func newDisk(files map[string][]byte) *disk {
-	d := &disk{files: map[string][]byte{}, room: -1}
+	d := &disk{mu: new(sync.Mutex), files: map[string][]byte{}, room: -1}
 	for name, data := range files {
 		d.files[name] = slices.Clone(data)
 	}
@@ -50,10 +51,19 @@ func (d *disk) Open(name string) (journal.File, error) {
 	return &diskFile{d: d, name: name}, nil
 }
 func (d *disk) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
-func (d *disk) snapshot() map[string][]byte {
+
+// with lets the disk and the world change one after the other only, so that a
+// moment is one.
+func (d *disk) with(w *world) *disk {
+	w.mu = d.mu
+	return d
+}
+
+// moment returns what is left if the process ends now.
+func (d *disk) moment(w *world) *moment {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return maps.Clone(d.files) // contents are never written to
+	return &moment{maps.Clone(d.files), w.cloneLocked()} // contents are never written to
 }
 
 type diskFile struct {
@@ -109,18 +119,24 @@ func openJournal(t testing.TB, d *disk) *journal.Journal {
 
 // A world is what outlives the process: what its tools have done to it.
 type world struct {
-	mu       sync.Mutex
+	mu       *sync.Mutex
 	mails    map[string]int // by the agent and the call
 	saved    map[string]string
 	onEffect func()
 }
 
-func newWorld() *world { return &world{mails: map[string]int{}, saved: map[string]string{}} }
+func newWorld() *world {
+	return &world{mu: new(sync.Mutex), mails: map[string]int{}, saved: map[string]string{}}
+}
 
 func (w *world) clone() *world {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return &world{mails: maps.Clone(w.mails), saved: maps.Clone(w.saved)}
+	return w.cloneLocked()
+}
+
+func (w *world) cloneLocked() *world {
+	return &world{mu: new(sync.Mutex), mails: maps.Clone(w.mails), saved: maps.Clone(w.saved)}
 }
 
 func (w *world) effect(f func()) {
@@ -136,14 +152,17 @@ func (w *world) effect(f func()) {
 // writes with its mind elsewhere, and saves: its text is in memory alone until
 // then.
 func (w *world) agent(t testing.TB, name string, asked *[]int, mu *sync.Mutex) *agentloop.Agent {
-	script := []step{
+	return w.playing(t, name, asked, mu, []step{
 		calls(call("", "read", `{"i":1}`)),
 		calls(call("", "mail", `{"to":"a"}`), call("", "read", `{"i":2}`), call("", "mail", `{"to":"b"}`)),
 		says("I am done."),
 		calls(call("", "append", `{"text":"one"}`), call("", "append", `{"text":"two"}`)),
 		calls(call("", "save", `{}`)),
-		says("not reached"),
-	}
+	})
+}
+
+// playing is agent with another script.
+func (w *world) playing(t testing.TB, name string, asked *[]int, mu *sync.Mutex, script []step) *agentloop.Agent {
 	model := agentloop.ModelFunc(func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
 		if err := strict(req.Messages); err != nil {
 			return nil, err
@@ -157,7 +176,7 @@ func (w *world) agent(t testing.TB, name string, asked *[]int, mu *sync.Mutex) *
 		mu.Lock()
 		*asked = append(*asked, turn)
 		mu.Unlock()
-		return script[turn](ctx, req)
+		return script[min(turn, len(script)-1)](ctx, req)
 	})
 	var text []string // in memory
 	add := func(_ context.Context, in struct {
@@ -216,7 +235,7 @@ func TestAKilledRunGoesOnFromAnywhere(t *testing.T) {
 		agents := []string{"Anna", "b / ü"}
 		var mu sync.Mutex
 		run := func(files map[string][]byte, w *world, watch func(d *disk)) (*agentloop.Report, []int) {
-			d := newDisk(files)
+			d := newDisk(files).with(w)
 			if watch != nil {
 				watch(d)
 			}
@@ -236,7 +255,7 @@ func TestAKilledRunGoesOnFromAnywhere(t *testing.T) {
 			shot := func() {
 				mu.Lock()
 				defer mu.Unlock()
-				moments = append(moments, moment{d.snapshot(), w.clone()})
+				moments = append(moments, *d.moment(w))
 			}
 			d.onWrite, w.onEffect = shot, shot
 		})
@@ -285,14 +304,14 @@ func TestAKilledRunGoesOnAfterManyKills(t *testing.T) {
 		files := map[string][]byte{}
 		kills := 0
 		for {
-			d := newDisk(files)
+			d := newDisk(files).with(w)
 			var left *moment
 			writes := 0
 			d.onWrite = func() {
 				mu.Lock()
 				defer mu.Unlock()
 				if writes++; writes == 3 {
-					left = &moment{d.snapshot(), w.clone()}
+					left = d.moment(w)
 				}
 			}
 			j := openJournal(t, d)
@@ -313,6 +332,94 @@ func TestAKilledRunGoesOnAfterManyKills(t *testing.T) {
 			assert.Equal(t, 1, n, key)
 		}
 	})
+}
+
+// The same for whatever agents do, under faults, at random moments.
+func TestKillsAtRandomLoseNothing(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	for round := range uint64(25) {
+		synctest.Test(t, func(t *testing.T) {
+			luck := rand.New(rand.NewPCG(seed, round))
+			at := fmt.Sprintf("seed %d, round %d", seed, round)
+			script := []step{calls(call("", "read", `{"i":0}`))}
+			var want []string // what is appended, in order
+			for i := range 2 + luck.IntN(6) {
+				if luck.IntN(6) == 0 {
+					script = append(script, says(fmt.Sprint("hm ", i)))
+					continue
+				}
+				var list []chat.ToolCall
+				for k := range 1 + luck.IntN(4) {
+					tool := []string{"read", "mail", "append", "unknown"}[luck.IntN(4)]
+					args := fmt.Sprintf(`{"i":%d}`, 10*i+k)
+					switch tool {
+					case "mail":
+						args = fmt.Sprintf(`{"to":"%d"}`, 10*i+k)
+					case "append":
+						args = fmt.Sprintf(`{"text":"%d"}`, 10*i+k)
+						want = append(want, fmt.Sprint(10*i+k))
+					}
+					list = append(list, call([]string{"", "x"}[luck.IntN(2)], tool, args))
+				}
+				script = append(script, calls(list...))
+			}
+			script = append(script, calls(call("", "append", `{"text":"end"}`), call("", "save", `{}`)))
+			want = append(want, "end")
+
+			var mu sync.Mutex
+			w, files := newWorld(), map[string][]byte(nil)
+			for kill := 0; ; kill++ {
+				d := newDisk(files).with(w)
+				var left *moment
+				ahead := 1 + luck.IntN(12)
+				shot := func() {
+					mu.Lock()
+					defer mu.Unlock()
+					if ahead--; ahead == 0 {
+						left = d.moment(w)
+						if luck.IntN(3) == 0 { // in the middle of a line
+							for name, data := range left.files {
+								if len(data) > 0 && luck.IntN(3) == 0 {
+									last := data[:len(data)-1]
+									cut := strings.LastIndexByte(string(last), '\n') + 1
+									if !strings.Contains(string(data[cut:]), `"k":"intent"`) { // that is on the disk
+										left.files[name] = data[:cut+luck.IntN(len(data)-cut)]
+									}
+								}
+							}
+						}
+					}
+				}
+				d.onWrite, w.onEffect = shot, shot
+				faulty := slices.Clone(script)
+				for i, s := range faulty {
+					failed := luck.IntN(4) > 0
+					faulty[i] = func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+						if !failed {
+							failed = true
+							return nil, passing{}
+						}
+						return s(ctx, req)
+					}
+				}
+				var asked []int
+				j := openJournal(t, d)
+				rep := runGroup(t, t.Context(), agentloop.GroupConfig{
+					Agents: []*agentloop.Agent{w.playing(t, "a", &asked, &mu, faulty)}, Journal: j})
+				require.NoError(t, j.Close())
+				if left != nil && kill < 30 {
+					files, w = left.files, left.world
+					continue
+				}
+				require.True(t, rep.Done(), "%s: %v", at, rep.Results[0].Err)
+				break
+			}
+			for key, n := range w.mails {
+				require.Equal(t, 1, n, "%s: %s", at, key)
+			}
+			require.Equal(t, strings.Join(want, " "), w.saved["a"], at)
+		})
+	}
 }
 
 // What is done is done: neither the model nor a tool hears of it again, even if
@@ -354,6 +461,8 @@ func TestWhoWasNotDoneGoesOn(t *testing.T) {
 	}{
 		"after a failure": {[]step{read, fails(errWrongKey)}, []step{calls(call("", "write", "{}")), calls(call("", "save", "{}"))},
 			func(*agentloop.Config, bool) {}, agentloop.Failed, "read|write save"},
+		"after a fatal tool": {[]step{read, calls(call("", "disk", "{}"))}, []step{calls(call("", "write", "{}")), calls(call("", "save", "{}"))},
+			func(*agentloop.Config, bool) {}, agentloop.Failed, "read|write save"},
 		"with more rounds": {[]step{read}, []step{calls(call("", "write", "{}")), calls(call("", "save", "{}"))},
 			func(c *agentloop.Config, second bool) {
 				c.MaxRounds = 1
@@ -377,6 +486,9 @@ func TestWhoWasNotDoneGoesOn(t *testing.T) {
 				m := play(script...)
 				cfg, desk := author(t, m)
 				c.set(&cfg, i == 1)
+				cfg.Tools = append(cfg.Tools, tool(t, "disk", func(context.Context) (string, error) {
+					return "", agentloop.Fatal(errors.New("the disk is gone"))
+				}))
 				res, _ := runAgent(t, cfg, agentloop.GroupConfig{Journal: j})
 				require.NoError(t, j.Close())
 				logs = append(logs, desk.log())

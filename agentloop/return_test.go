@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,7 +32,7 @@ func TestRunIsBackInTime(t *testing.T) {
 		"the model":                   {agentloop.GroupConfig{}, true, false, false, false, agentloop.Abandoned, m - time.Second},
 		"a tool":                      {agentloop.GroupConfig{}, false, true, false, false, agentloop.Abandoned, m - time.Second},
 		"a hook":                      {agentloop.GroupConfig{}, false, false, true, false, agentloop.Exhausted, m},
-		"a tool and a hook":           {agentloop.GroupConfig{}, false, true, true, false, agentloop.Abandoned, m + 50*time.Millisecond},
+		"a tool and a hook":           {agentloop.GroupConfig{}, false, true, true, false, agentloop.Abandoned, m + 40*time.Millisecond},
 		"a tool, a hook, the events":  {agentloop.GroupConfig{}, false, true, true, true, agentloop.Abandoned, m + 80*time.Millisecond},
 		"without winding down":        {agentloop.GroupConfig{WindDown: -1}, false, true, true, true, agentloop.Abandoned, m + 80*time.Millisecond},
 		"with much patience":          {agentloop.GroupConfig{Grace: time.Hour, DraftDeadline: time.Hour}, false, true, true, true, agentloop.Abandoned, m + 80*time.Millisecond},
@@ -73,6 +74,14 @@ func TestRunIsBackInTime(t *testing.T) {
 				assert.Equal(t, c.took, time.Since(start))
 				assert.LessOrEqual(t, time.Since(start), m+100*time.Millisecond)
 				assert.Equal(t, map[agentloop.Outcome]int{c.want: 1}, rep.Counts)
+				var left []string
+				for _, a := range rep.Abandoned {
+					left = append(left, a.In)
+					assert.NotEmpty(t, a.Stack)
+				}
+				for what, hangs := range map[string]bool{"model": c.model, "tool stuck": c.tool, "draft": c.draft} {
+					assert.Equal(t, hangs, slices.Contains(left, what), "%s in %v", what, left)
+				}
 				if c.took > 0 && !c.draft {
 					assert.Equal(t, "here", rep.Results[0].Draft)
 					assert.Equal(t, 1, drafts)

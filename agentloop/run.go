@@ -29,7 +29,6 @@ type run struct {
 	ended   atomic.Bool             // its end was told; any goroutine
 	spent   expenses                // any goroutine
 	reins   reins                   // any goroutine
-	foreign atomic.Int32            // user code that has not returned; any goroutine
 	quiet   atomic.Bool             // it plays its journal; any goroutine
 	tape    *tape                   // nil without a journal
 
@@ -70,26 +69,17 @@ func (r *run) startOver() {
 }
 
 // run runs the agent to its end. The result is the run's own.
+//
+// It and what it calls down to the wait for the model are kept small: of ten
+// thousand agents that wait each holds that much of a stack.
 func (r *run) run(ctx context.Context) *Result {
-	r.res = Result{Name: r.agent.cfg.Name, Started: time.Now()}
-	r.hist = newHistory(r.agent.start)
-	r.publish()
 	if r.parent = self(ctx); r.parent != nil {
 		r.parent.pulse.adopt(r)
 		defer r.parent.pulse.release(r)
 	}
-	ctx = context.WithValue(ctx, runKey{}, r)
-	outer := ctx
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	r.hold(stop)
-	if d := r.agent.cfg.Deadline; d > 0 {
-		var stop context.CancelFunc
-		ctx, stop, _ = withLimit(ctx, "agent", d, 0)
-		defer stop()
-	}
-	r.emit(Event{Kind: EventStarted})
-	r.group.troubles.begin(r)
+	outer := context.WithValue(ctx, runKey{}, r)
+	ctx, stop := r.begin(outer)
+	defer stop()
 	end := r.openTape(ctx)
 	if end == nil { // never without the journal that it is to have
 		end = r.rounds(ctx)
@@ -97,18 +87,43 @@ func (r *run) run(ctx context.Context) *Result {
 			end = r.rounds(ctx)
 		}
 	}
+	r.conclude(outer, end)
+	return &r.res
+}
+
+// begin begins the run, and returns the context that it lives in.
+//
+//go:noinline
+func (r *run) begin(ctx context.Context) (context.Context, context.CancelFunc) {
+	r.res.Name, r.res.Started = r.name(), time.Now()
+	r.hist = newHistory(r.agent.start)
+	r.publish()
+	ctx, cut := context.WithCancelCause(ctx)
+	r.hold(cut)
+	stop := func() { cut(nil) }
+	if d := r.agent.cfg.Deadline; d > 0 {
+		var over context.CancelFunc
+		ctx, over, _ = withLimit(ctx, "agent", d, 0)
+		stop = func() { over(); cut(nil) }
+	}
+	r.emit(Event{Kind: EventStarted})
+	r.group.troubles.begin(r)
+	return ctx, stop
+}
+
+// conclude does what is to be done at the end, and tells of it.
+//
+//go:noinline
+func (r *run) conclude(ctx context.Context, end *ending) {
 	r.hold(nil)
 	r.group.troubles.end(r)
 	r.wake()
-	r.finish(outer, end)
-	r.closeTape(outer)
-	r.reins.mu.Lock()
-	r.res.Abandoned = append(r.res.Abandoned, r.reins.stuckDisk...)
-	r.reins.mu.Unlock()
+	r.finish(ctx, end)
+	r.closeTape(ctx)
+	r.res.Abandoned = r.abandoned()
 	if !r.ended.Swap(true) {
 		r.emit(Event{Kind: EventEnded, Outcome: r.res.Outcome, Err: r.res.Err, After: r.res.Duration})
 	}
-	return &r.res
 }
 
 // publish lets others know how far the run is.
@@ -185,7 +200,15 @@ func (r *run) inside() bool { return r.parent != nil && r.parent.group == r.grou
 
 func (r *run) name() string { return r.agent.cfg.Name }
 
-func (r *run) grace() time.Duration { return max(0, r.group.cfg.Grace) }
+// grace is how long user code may take to return after its context has ended. At
+// the end of the group there must be time for the draft as well.
+func (r *run) grace() time.Duration {
+	d := max(0, r.group.cfg.Grace)
+	if r.agent.cfg.Draft != nil {
+		d = min(d, r.group.left(2*d)/2)
+	}
+	return d
+}
 
 // emit sends an event of this agent. Any goroutine may.
 func (r *run) emit(e Event) {

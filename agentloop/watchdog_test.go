@@ -3,6 +3,7 @@ package agentloop_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -116,6 +117,34 @@ func TestToolsWithinTheirDeadlineAreNoStall(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A tool without a deadline that tells how far it is is no stall, and is heard.
+func TestToolsTellOfTheirProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		long := tool(t, "long", func(ctx context.Context) (string, error) {
+			for i := range 3 {
+				time.Sleep(4 * time.Minute)
+				agentloop.Progress(ctx, fmt.Sprintf("%d of 3", i+1))
+			}
+			return "x", nil
+		})
+		long.Deadline = -1
+		var said []string
+		got, _, _ := stalls(t, agentloop.Config{
+			Model: play(calls(call("c1", "long", "{}")), says("ok")), Tools: []agentloop.Tool{long},
+			OnEvent: func(e agentloop.Event) {
+				if e.Kind == agentloop.EventToolProgress {
+					said = append(said, e.Tool+" "+e.CallID+" "+e.Text)
+				}
+			},
+		}, agentloop.GroupConfig{})
+		assert.Empty(t, got)
+		assert.Equal(t, []string{"long c1 1 of 3", "long c1 2 of 3", "long c1 3 of 3"}, said)
+		agentloop.Progress(t.Context(), "nobody hears it")
+		var none context.Context
+		agentloop.Progress(none, "nor that")
+	})
 }
 
 func TestWatchdogNamesEachOfMany(t *testing.T) {
