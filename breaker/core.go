@@ -189,6 +189,22 @@ func (c *core) refusal(now, retry time.Time) *OpenError {
 	return &OpenError{Name: c.Name, State: c.state, Since: since, Open: now.Sub(since), Retry: retry, Within: retry.Sub(now)}
 }
 
+// succeed takes a success on p without looking at the clock, if nothing depends
+// on that.
+func (c *core) succeed(p *Pass) (done bool) {
+	if c.state != Closed {
+		return false
+	}
+	if p.epoch != c.epoch {
+		return true
+	}
+	if c.rates() && c.window.succeed() {
+		return false
+	}
+	c.tell(Success, time.Time{}, time.Time{}, "")
+	return true
+}
+
 // judge takes the first verdict on p, unless time has written it off. While
 // open there is no call whose verdict could count.
 func (c *core) judge(now time.Time, p *Pass, v Verdict) {
@@ -197,8 +213,11 @@ func (c *core) judge(now time.Time, p *Pass, v Verdict) {
 		return
 	}
 	why := "" // trip says it
-	if c.state == Closed && c.rates() && (v == Success || v == Failure) {
-		c.window.add(now, v == Failure)
+	if v == Success && c.state == Closed {
+		c.window.settle(now)
+	}
+	if c.state == Closed && c.rates() && v == Failure {
+		c.window.fail(now)
 	}
 	if slices.Contains(c.trials, p) {
 		c.drop(p)

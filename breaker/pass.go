@@ -47,12 +47,13 @@ func (p *Pass) Done(v Verdict) {
 	if p.settled {
 		return
 	}
-	if b.core.state != Closed || v == Failure || v == Success && b.core.rates() {
+	switch {
+	case v == Success && b.core.succeed(p):
+	case v != Success && v != Failure && b.core.state == Closed: // nothing comes of it
+	default:
 		now := time.Now()
 		b.core.judge(now, p, v)
 		b.armLocked(now)
-	} else if p.epoch == b.core.epoch {
-		b.core.tell(v, time.Time{}, time.Time{}, "") // nothing else comes of this, and time plays no part
 	}
 	p.settled = true
 }

@@ -3,7 +3,6 @@ package chat
 import (
 	"encoding/json"
 	"maps"
-	"strings"
 )
 
 // An Assembler joins the chunks of a streamed answer. The zero value is ready
@@ -14,9 +13,9 @@ import (
 // however many pieces they come.
 type Assembler struct {
 	resp      Response
-	content   strings.Builder
-	reasoning strings.Builder
-	refusal   strings.Builder
+	content   growing
+	reasoning growing
+	refusal   growing
 	calls     calls
 	details   details
 	blocks    details
@@ -44,12 +43,12 @@ func (a *Assembler) Add(ch *Chunk) {
 	}
 
 	// The name goes with the first thought, not with an empty announcement.
-	if ch.ReasoningKey != "" && (r.Message.ReasoningKey == "" || ch.Reasoning != "" && a.reasoning.Len() == 0) {
+	if ch.ReasoningKey != "" && (r.Message.ReasoningKey == "" || ch.Reasoning != "" && a.reasoning.len() == 0) {
 		r.Message.ReasoningKey = ch.ReasoningKey
 	}
-	write(&a.content, ch.Content, ch.Whole)
-	write(&a.reasoning, ch.Reasoning, ch.Whole)
-	write(&a.refusal, ch.Refusal, ch.Whole)
+	a.content.add(ch.Content, ch.loose(cutContent), ch.Whole)
+	a.reasoning.add(ch.Reasoning, ch.loose(cutReasoning), ch.Whole)
+	a.refusal.add(ch.Refusal, ch.loose(cutRefusal), ch.Whole)
 	a.calls.addAll(ch.ToolCalls, ch.Whole)
 
 	merge(&r.Extra, ch.Extra)
@@ -69,14 +68,6 @@ func (a *Assembler) Add(ch *Chunk) {
 	}
 }
 
-// write appends a piece of text. A whole text takes the place of the pieces.
-func write(to *strings.Builder, s string, whole bool) {
-	if whole && s != "" {
-		to.Reset()
-	}
-	to.WriteString(s)
-}
-
 // sentBack tells which unknown fields of a delta belong to the message, and
 // thereby into the conversation that is sent next time. An empty list says
 // nothing, Groq's channel belongs to the piece, and LiteLLM's field repeats
@@ -88,6 +79,15 @@ func sentBack(name string, raw json.RawMessage) bool {
 		return false
 	}
 	return says(raw)
+}
+
+// Err returns [ErrTooManyCalls] if the answer has more than [MaxToolCalls]. The
+// calls that go beyond it are left out, and cost nothing.
+func (a *Assembler) Err() error {
+	if a.calls.tooMany {
+		return ErrTooManyCalls
+	}
+	return nil
 }
 
 // Response returns what the chunks so far amount to. Later chunks do not
@@ -109,7 +109,7 @@ func (a *Assembler) Response() *Response {
 func (a *Assembler) message() Message {
 	m := a.resp.Message
 	m.Role = RoleAssistant
-	m.Content, m.Reasoning, m.Refusal = a.content.String(), a.reasoning.String(), a.refusal.String()
+	m.Content, m.Reasoning, m.Refusal = a.content.text(), a.reasoning.text(), a.refusal.text()
 	m.ToolCalls = a.calls.all()
 	m.Extra = maps.Clone(m.Extra)
 	if raw := a.details.json(); raw != nil {

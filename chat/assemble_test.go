@@ -211,6 +211,50 @@ func TestAssembleToolCalls(t *testing.T) {
 			[]string{delta(`"tool_calls":[{"index":7,"id":"a","type":"function","p":1,"function":{"name":"f"}}]`), piece("-", "b", "f", `{"x"`), piece("-", "c", "f", `:`), piece("7", "-", "-", `1}`)},
 			[]chat.ToolCall{{ID: "a", Type: "function", Name: "f", Arguments: `{"x":1}`, Extra: raws{"p": raw("1")}}},
 		},
+		"one index for all, no ids, no arguments": {
+			[]string{piece("0", "-", "list", ""), piece("0", "-", "time", "")},
+			[]chat.ToolCall{anonymous("list", ""), anonymous("time", "")},
+		},
+		"one index for all, no ids, the name growing": {
+			[]string{piece("0", "-", "list", ""), piece("0", "-", "list_all", ""), piece("0", "-", "-", `{}`)},
+			[]chat.ToolCall{anonymous("list_all", "{}")},
+		},
+		"the whole call once more, with other space": {
+			[]string{piece("0", "a", "f", `{"x"`), piece("0", "-", "-", ": 1}\n"), piece("0", "a", "f", `{"x" :1 }`)},
+			[]chat.ToolCall{{ID: "a", Name: "f", Arguments: "{\"x\": 1}\n"}},
+		},
+		"the call once more, with other space within a text": {
+			[]string{piece("0", "a", "f", `{"x":"a b"}`), piece("0", "a", "f", `{"x":"ab"}`)},
+			[]chat.ToolCall{{ID: "a", Name: "f", Arguments: `{"x":"a b"}`}, {ID: "a", Name: "f", Arguments: `{"x":"ab"}`}},
+		},
+		"an empty object with space, then whole": {
+			[]string{piece("0", "a", "f", `{ }`), piece("0", "a", "f", `{"x":1}`)},
+			[]chat.ToolCall{f},
+		},
+		"a new id and the name in every piece, the second of which is a value": {
+			[]string{piece("0", "a", "f", `{"x":`), piece("0", "b", "f", `{"z":1}`), piece("0", "c", "f", `}`)},
+			[]chat.ToolCall{{ID: "a", Name: "f", Arguments: `{"x":{"z":1}}`}},
+		},
+		"a new id and the name in every piece, the second of which is an element": {
+			[]string{piece("0", "a", "f", `{"x":[{"y":[]},`), piece("0", "b", "f", `{"z":1}`), piece("0", "c", "f", `]}`)},
+			[]chat.ToolCall{{ID: "a", Name: "f", Arguments: `{"x":[{"y":[]},{"z":1}]}`}},
+		},
+		"a new id and the name in every piece, the second of which is code in a text": {
+			[]string{piece("0", "a", "f", `{"x":"if a `), piece("0", "b", "f", `{`), piece("0", "c", "f", `}"}`)},
+			[]chat.ToolCall{{ID: "a", Name: "f", Arguments: `{"x":"if a {}"}`}},
+		},
+		"a new id and a new object where the first call wants a key": {
+			[]string{piece("0", "a", "f", `{"x":[],`), piece("0", "b", "f", `{"x":1}`)},
+			[]chat.ToolCall{{ID: "a", Name: "f", Arguments: `{"x":[],`}, {ID: "b", Name: "f", Arguments: `{"x":1}`}},
+		},
+		"a new id, a new index and a new object where the first call wants a value": {
+			[]string{piece("0", "a", "f", `{"x":`), piece("1", "b", "f", `{"x":1}`)},
+			[]chat.ToolCall{{ID: "a", Name: "f", Arguments: `{"x":`}, {ID: "b", Name: "f", Arguments: `{"x":1}`}},
+		},
+		"no index, a new id and a new object where the first call wants a value": {
+			[]string{piece("-", "a", "f", `{"x":`), piece("-", "b", "f", `{"x":1}`)},
+			[]chat.ToolCall{{ID: "a", Name: "f", Arguments: `{"x":`}, {ID: "b", Name: "f", Arguments: `{"x":1}`}},
+		},
 		"the name in pieces":                 {[]string{piece("0", "a", "read_", "-"), piece("0", "-", "file", "-"), piece("0", "-", "-", `{}`)}, []chat.ToolCall{{ID: "a", Name: "read_file", Arguments: "{}"}}},
 		"the name in pieces, the id in each": {[]string{piece("0", "a", "read_", "-"), piece("0", "a", "file", "{}")}, []chat.ToolCall{{ID: "a", Name: "read_file", Arguments: "{}"}}},
 		"the name growing":                   {[]string{piece("0", "a", "read", "-"), piece("0", "-", "read_file", "-"), piece("0", "-", "-", `{}`)}, []chat.ToolCall{{ID: "a", Name: "read_file", Arguments: "{}"}}},
@@ -281,6 +325,21 @@ func TestAssembleTheRest(t *testing.T) {
 		"the name of the first thought": {
 			[]string{delta(`"reasoning_content":null`), delta(`"reasoning":"h"`), delta(`"reasoning_content":"m"`)},
 			chat.Response{Message: chat.Message{Role: chat.RoleAssistant, Reasoning: "hm", ReasoningKey: "reasoning"}},
+		},
+		"pieces beside the message so far are the pieces": {
+			[]string{
+				`{"choices":[{"finish_reason":null,"message":{"content":"a"},"delta":{"content":"a"}}]}`,
+				`{"choices":[{"finish_reason":null,"message":{"content":"ab"},"delta":{"content":"b"}}]}`,
+				`{"choices":[{"finish_reason":"stop","message":{"content":"abc"},"delta":{"content":"c"}}]}`,
+			},
+			chat.Response{Message: chat.Assistant("abc"), FinishReason: chat.FinishStop},
+		},
+		"pieces beside the message so far, and the whole at the end": {
+			[]string{
+				`{"choices":[{"finish_reason":null,"message":{"content":"a"},"delta":{"content":"a"}}]}`,
+				`{"choices":[{"finish_reason":"stop","message":{"content":"a","annotations":[1]},"delta":{"content":""}}]}`,
+			},
+			chat.Response{Message: chat.Message{Role: chat.RoleAssistant, Content: "a", Extra: raws{"annotations": raw("[1]")}}, FinishReason: chat.FinishStop},
 		},
 		"a whole message takes the place of its pieces": {
 			[]string{delta(`"content":"a","reasoning":"h"`), delta(`"content":"b"`), `{"choices":[{"message":{"role":"assistant","content":"ab"},"finish_reason":"stop"}]}`},
@@ -354,6 +413,14 @@ func TestAssembleReasoningDetails(t *testing.T) {
 			`[1,"a",{"text":"t"},{"text":"u"}]`,
 		},
 		"what is no list is kept": {[]string{`{"a":1}`}, `{"a":1}`},
+		"members of an order of their own, a null that is filled in": {
+			[]string{`[{"signature":null,"text":"a","index":0,"type":"reasoning.text"}]`, `[{"signature":"1","x":2,"index":0,"type":"reasoning.text"}]`},
+			`[{"type":"reasoning.text","text":"a","index":0,"signature":"1","x":2}]`,
+		},
+		"a character that is cut in two": {
+			[]string{`[{"type":"reasoning.text","text":"a\ud83d"}]`, `[{"type":"reasoning.text","text":"\ude00b"}]`},
+			`[{"type":"reasoning.text","text":"a😀b"}]`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var chunks []string
@@ -373,6 +440,45 @@ func TestAssembleThinkingBlocks(t *testing.T) {
 		delta(`"thinking_blocks":[{"type":"redacted_thinking","data":"x"}]`))
 	assert.Equal(t, `[{"type":"thinking","thinking":"Let me","signature":"sig"},{"type":"redacted_thinking","data":"x"}]`,
 		string(got.Message.Extra["thinking_blocks"]))
+}
+
+// An answer may have as many calls as the bound says. What a server sends beyond
+// it is told, and left out.
+func TestMaxToolCalls(t *testing.T) {
+	list := func(n int) string {
+		return strings.Repeat(entry("-", "-", "f", "{}")+",", n-1) + entry("-", "-", "f", "{}")
+	}
+
+	ch, err := chat.ParseChunk([]byte(pieces(list(chat.MaxToolCalls))))
+	require.NoError(t, err)
+	assert.Len(t, ch.ToolCalls, chat.MaxToolCalls)
+
+	in := []byte(pieces(list(chat.MaxToolCalls + 1)))
+	_, err = chat.ParseChunk(in)
+	require.ErrorIs(t, err, chat.ErrTooManyCalls)
+	assert.EqualError(t, err, "chat: more than 1024 tool calls in one answer")
+	_, _, err = chat.ParseResponse(in)
+	require.ErrorIs(t, err, chat.ErrTooManyCalls)
+	var m chat.Message
+	require.ErrorIs(t, m.UnmarshalJSON([]byte(`{"role":"assistant","tool_calls":[`+list(chat.MaxToolCalls+1)+`]}`)), chat.ErrTooManyCalls)
+	_, err = chat.ParseChunk([]byte(delta(`"function_call":{"name":"f"},"tool_calls":[` + list(chat.MaxToolCalls) + `]`)))
+	require.ErrorIs(t, err, chat.ErrTooManyCalls)
+
+	var a chat.Assembler
+	a.Add(ch)
+	require.NoError(t, a.Err())
+	more, err := chat.ParseChunk([]byte(piece("0", "late", "g", "{}")))
+	require.NoError(t, err)
+	a.Add(more)
+	require.ErrorIs(t, a.Err(), chat.ErrTooManyCalls)
+	assert.Len(t, a.Response().Message.ToolCalls, chat.MaxToolCalls)
+
+	// A whole message takes the place of the calls, and of their number.
+	whole, err := chat.ParseChunk([]byte(`{"choices":[{"message":{"tool_calls":[` + entry("-", "a", "f", "{}") + `]}}]}`))
+	require.NoError(t, err)
+	a.Add(whole)
+	require.NoError(t, a.Err())
+	assert.Len(t, a.Response().Message.ToolCalls, 1)
 }
 
 // What Response returned is the caller's: neither later chunks nor the

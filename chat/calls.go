@@ -1,9 +1,19 @@
 package chat
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 )
+
+// MaxToolCalls bounds the tool calls of one answer. No model means so many; a
+// server that has lost its way could make a list of them that takes many times
+// the memory of its bytes.
+const MaxToolCalls = 1024
+
+// ErrTooManyCalls is the error of decoding and of [Assembler.Err] for an answer
+// with more calls than [MaxToolCalls].
+var ErrTooManyCalls = fmt.Errorf("chat: more than %d tool calls in one answer", MaxToolCalls)
 
 // calls are the tool calls of an answer under construction.
 //
@@ -17,13 +27,14 @@ type calls struct {
 	byIndex map[int]*call // the call that last used an index
 	byID    map[string]*call
 	round   int // counts chunks
+	tooMany bool
 }
 
 // call is one tool call under construction.
 type call struct {
 	ToolCall // without Name and Arguments
 	name     []byte
-	args     strings.Builder
+	args     growing
 	shape    shape
 	pieces   int
 	index    int  // of its last piece, or -1
@@ -53,8 +64,12 @@ func (a *calls) addAll(pieces []ToolCallDelta, whole bool) {
 		case c.repeats(d):
 			continue
 		case c.isPlaceholder(d):
-			c.args.Reset()
+			c.args.reset()
 			c.shape = shape{}
+		}
+		if c == nil && len(a.list) == MaxToolCalls {
+			a.tooMany = true
+			continue
 		}
 		a.add(c, d)
 	}
@@ -119,8 +134,10 @@ func (a *calls) last() *call {
 
 // goesOn reports whether the piece can only be more of c, whatever its id and
 // index say: c's arguments have not ended, and those of a new call would begin
-// with a brace. If c has had an id with every piece, what follows until its end
-// is more of it in any case, and so are pieces with nothing in them.
+// with a brace. Under one index a brace goes on too where the arguments take
+// one: as a value, or within a text. If c has had an id with every piece, what
+// follows until its end is more of it in any case, and so are pieces with
+// nothing in them.
 func (c *call) goesOn(d *ToolCallDelta) bool {
 	if d.Name != "" && len(c.name) > 0 && d.Name != string(c.name) {
 		return false
@@ -128,7 +145,8 @@ func (c *call) goesOn(d *ToolCallDelta) bool {
 	if c.shape.depth == 0 {
 		return c.renamed && blank(d.Arguments)
 	}
-	return c.renamed || !strings.HasPrefix(strings.TrimSpace(d.Arguments), "{")
+	return c.renamed || !strings.HasPrefix(strings.TrimSpace(d.Arguments), "{") ||
+		d.Index >= 0 && d.Index == c.index && c.shape.wantsValue()
 }
 
 // renames reports whether a piece that continues c gives it another id, beside
@@ -156,7 +174,7 @@ func (a *calls) rename(c *call) {
 
 // announces reports whether c is nothing but an id and the name of next.
 func (c *call) announces(next *call) bool {
-	return c.pieces == 1 && c.ID != "" && c.args.Len() == 0 && string(c.name) == string(next.name)
+	return c.pieces == 1 && c.ID != "" && c.args.len() == 0 && string(c.name) == string(next.name)
 }
 
 // startsAnother reports whether the piece that seems to continue c is in truth
@@ -169,25 +187,35 @@ func (a *calls) startsAnother(c *call, d *ToolCallDelta) bool {
 	case c.round == a.round:
 		return d.ID == "" || d.ID != c.ID // no server cuts a call up within one chunk
 	case d.Name != string(c.name):
-		return c.args.Len() > 0 // until then a name may come in pieces
+		if c.args.len() == 0 && c.ID == "" && d.ID == "" {
+			// Names come in pieces, calls without arguments one after the other:
+			// the servers that have no ids send whole calls.
+			return !strings.HasPrefix(d.Name, string(c.name))
+		}
+		return c.args.len() > 0 // until then a name may come in pieces
 	case !c.shape.done || blank(d.Arguments):
 		return false
 	}
 	return !c.repeats(d) && !(c.isPlaceholder(d) && d.ID != "")
 }
 
-// repeats reports whether the piece says the whole call once more. Two equal
-// calls without ids, in two chunks and under one index, look the same.
+// repeats reports whether the piece says the whole call once more, be it with
+// other space between the tokens. Two equal calls without ids, in two chunks
+// and under one index, look the same.
 func (c *call) repeats(d *ToolCallDelta) bool {
-	return c.shape.done && (d.Name != "" || d.ID != "") && (d.ID == "" || d.ID == c.ID) && !blank(d.Arguments) &&
-		strings.TrimSpace(c.args.String()) == strings.TrimSpace(d.Arguments)
+	if !c.shape.done || d.Name == "" && d.ID == "" || d.ID != "" && d.ID != c.ID {
+		return false
+	}
+	var s shape
+	s.feed(d.Arguments)
+	return s.done && s.size == c.shape.size && s.sum == c.shape.sum
 }
 
 // isPlaceholder reports whether c has no arguments but the empty object with
 // which some servers open a call, and the piece brings the real ones.
 func (c *call) isPlaceholder(d *ToolCallDelta) bool {
-	return c.shape.done && (d.ID == "" || d.ID == c.ID) &&
-		strings.HasPrefix(strings.TrimSpace(d.Arguments), "{") && strings.TrimSpace(c.args.String()) == "{}"
+	return c.shape.done && c.shape.size == len("{}") && (d.ID == "" || d.ID == c.ID) &&
+		strings.HasPrefix(strings.TrimSpace(d.Arguments), "{")
 }
 
 // add appends a piece to c, or to a new call if that is nil.
@@ -213,8 +241,13 @@ func (a *calls) add(c *call, d *ToolCallDelta) {
 	}
 	c.Type = firstOf(c.Type, d.Type)
 	c.addName(d.Name)
-	c.args.WriteString(d.Arguments)
+	c.args.add(d.Arguments, d.cut, false)
 	c.shape.feed(d.Arguments)
+	if c.shape.done && c.args.loose {
+		c.args.settle()
+		c.shape = shape{} // as it would be had nothing been cut
+		c.shape.feed(c.args.text())
+	}
 	merge(&c.Extra, d.Extra)
 }
 
@@ -222,7 +255,7 @@ func (a *calls) add(c *call, d *ToolCallDelta) {
 func (c *call) addName(s string) {
 	have := len(c.name)
 	switch {
-	case s == "" || have > 0 && c.args.Len() > 0:
+	case s == "" || have > 0 && c.args.len() > 0:
 	case len(s) >= have && s[:have] == string(c.name):
 		c.name = append(c.name, s[have:]...)
 	default:
@@ -239,7 +272,7 @@ func (a *calls) all() []ToolCall {
 	for i, c := range a.list {
 		all[i] = c.ToolCall
 		all[i].Name = string(c.name)
-		all[i].Arguments = c.args.String()
+		all[i].Arguments = c.args.text()
 		all[i].Extra = maps.Clone(c.Extra)
 	}
 	return all
@@ -250,10 +283,14 @@ func (a *calls) all() []ToolCall {
 // what a model writes is often not quite JSON and ends all the same.
 type shape struct {
 	depth    int
+	lists    uint64 // of the levels above, the innermost lowest, which are lists
 	inString bool
 	escaped  bool
-	done     bool // the object is complete and nothing but space came after it
-	other    bool // it is no object, or something came after it
+	done     bool   // the object is complete and nothing but space came after it
+	other    bool   // it is no object, or something came after it
+	last     byte   // the last one that is not space between tokens
+	size     int    // how many of those there were
+	sum      uint64 // and their checksum
 }
 
 func (s *shape) feed(text string) {
@@ -265,17 +302,32 @@ func (s *shape) feed(text string) {
 		case s.inString:
 			s.escaped, s.inString = b == '\\', b != '"'
 		case isSpace(b):
+			continue
 		case s.done || s.depth == 0 && b != '{':
 			s.done, s.other = false, true
 		case b == '"':
 			s.inString = true
-		case b == '{' || b == '[':
+		case b == '{':
 			s.depth++
+			s.lists <<= 1
+		case b == '[':
+			s.depth++
+			s.lists = s.lists<<1 | 1
 		case b == '}' || b == ']':
 			s.depth--
+			s.lists >>= 1
 			s.done = s.depth == 0
 		}
+		s.last = b
+		s.size++
+		s.sum = (s.sum ^ uint64(b)) * 1099511628211 // as FNV does
 	}
+}
+
+// wantsValue reports whether an object that comes next is a value within this
+// one, or a brace that comes next is text within a string.
+func (s *shape) wantsValue() bool {
+	return s.inString || s.last == ':' || s.lists&1 == 1 && (s.last == '[' || s.last == ',')
 }
 
 func blank(s string) bool { return strings.TrimSpace(s) == "" }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -17,7 +18,7 @@ import (
 func ParseChunk(data []byte) (*Chunk, error) {
 	ch := &Chunk{}
 	if err := ch.decode(data, false); err != nil {
-		return nil, fmt.Errorf("chat: chunk: %w", err)
+		return nil, failure("chunk", err)
 	}
 	return ch, nil
 }
@@ -30,7 +31,7 @@ func (ch *Chunk) UnmarshalJSON(data []byte) error {
 	*ch = Chunk{ID: ch.ID, Model: ch.Model, SystemFingerprint: ch.SystemFingerprint}
 	if err := ch.decode(data, false); err != nil {
 		*ch = Chunk{}
-		return fmt.Errorf("chat: chunk: %w", err)
+		return failure("chunk", err)
 	}
 	return nil
 }
@@ -41,7 +42,7 @@ func (ch *Chunk) UnmarshalJSON(data []byte) error {
 func ParseResponse(data []byte) (*Response, *ServerError, error) {
 	var ch Chunk
 	if err := ch.decode(data, true); err != nil {
-		return nil, nil, fmt.Errorf("chat: response: %w", err)
+		return nil, nil, failure("response", err)
 	}
 	if ch.Error != nil {
 		return nil, ch.Error, nil
@@ -56,7 +57,7 @@ func ParseResponse(data []byte) (*Response, *ServerError, error) {
 // reasoning; those of other roles are kept. As ever, null changes nothing.
 func (m *Message) UnmarshalJSON(data []byte) error {
 	ch := Chunk{Whole: true}
-	d := delta{ch: &ch, whole: true}
+	d := delta{ch: &ch, whole: true, keep: true}
 	c := cursor{data: data}
 	k, err := c.kind()
 	if err == nil && k == 'n' {
@@ -68,7 +69,7 @@ func (m *Message) UnmarshalJSON(data []byte) error {
 		err = c.end()
 	}
 	if err != nil {
-		return fmt.Errorf("chat: message: %w", err)
+		return failure("message", err)
 	}
 	if k == 'n' {
 		return nil
@@ -81,6 +82,14 @@ func (m *Message) UnmarshalJSON(data []byte) error {
 		m.Parts, m.Reasoning, m.ReasoningKey = d.parts, "", ""
 	}
 	return nil
+}
+
+// failure says what could not be decoded.
+func failure(what string, err error) error {
+	if err == ErrTooManyCalls {
+		return err
+	}
+	return fmt.Errorf("chat: %s: %w", what, err)
 }
 
 // decode reads a chunk or a plain answer. They differ in one name, delta or
@@ -125,9 +134,12 @@ func (ch *Chunk) decode(data []byte, body bool) error {
 		case "base_resp": // MiniMax
 			err = put(&c, &ch.Extra, key)
 			failed = failed || baseFailed(ch.Extra["base_resp"])
-		case "errors":
+		case "errors", "errorMessage", "err":
 			err = put(&c, &ch.Extra, key)
-			failed = failed || saysWithin(ch.Extra["errors"], nil)
+			failed = failed || saysWithin(ch.Extra[string(key)], nil)
+		case "response": // of another API
+			err = put(&c, &ch.Extra, key)
+			failed = failed || saysWithin(errorWithin(ch.Extra["response"]), nil)
 		case "x_groq":
 			if err = put(&c, &ch.Extra, key); err == nil {
 				err = ch.groq(&aside)
@@ -140,6 +152,7 @@ func (ch *Chunk) decode(data []byte, body bool) error {
 			err = c.skip() // padding of random length against eavesdroppers
 		default:
 			err = put(&c, &ch.Extra, key)
+			failed = failed || isException(key) && saysWithin(ch.Extra[string(key)], nil)
 		}
 		return err
 	})
@@ -197,10 +210,8 @@ func (ch *Chunk) groq(aside **Usage) error {
 			*aside, err = in.usage()
 		case "error":
 			var value []byte
-			if value, err = in.raw(); saysWithin(value, nil) {
-				ch.Error = errorValue(value, 0)
-				ch.Error.finish(value)
-			}
+			value, err = in.raw()
+			ch.fail(value)
 		default:
 			err = in.skip()
 		}
@@ -208,22 +219,38 @@ func (ch *Chunk) groq(aside **Usage) error {
 	})
 }
 
+// fail takes the value of an error member within an answer, if it says
+// anything.
+func (ch *Chunk) fail(raw []byte) {
+	if saysWithin(raw, nil) {
+		ch.Error = errorValue(raw, 0)
+		ch.Error.finish(raw)
+	}
+}
+
 // choices reads the first choice: a call has one answer. The others are
 // stepped over.
 func (ch *Chunk) choices(c *cursor, aside **Usage) error {
-	first := func(key []byte) error { return ch.choice(c, key, aside) }
-	if k, err := c.kind(); err != nil || k != '[' {
-		return c.object(first)
+	var message *Chunk
+	first := func(key []byte) error { return ch.choice(c, key, aside, &message) }
+	k, err := c.kind()
+	if err != nil || k != '[' {
+		err = c.object(first)
+	} else {
+		err = c.elements(func(i int) error {
+			if i > 0 {
+				return c.skip()
+			}
+			return c.object(first)
+		})
 	}
-	return c.elements(func(i int) error {
-		if i > 0 {
-			return c.skip()
-		}
-		return c.object(first)
-	})
+	if err == nil && message != nil {
+		ch.settle(message)
+	}
+	return err
 }
 
-func (ch *Chunk) choice(c *cursor, key []byte, aside **Usage) (err error) {
+func (ch *Chunk) choice(c *cursor, key []byte, aside **Usage, message **Chunk) (err error) {
 	switch string(key) {
 	case "index":
 		err = c.skip()
@@ -234,7 +261,10 @@ func (ch *Chunk) choice(c *cursor, key []byte, aside **Usage) (err error) {
 		d := delta{ch: ch}
 		err = c.object(func(key []byte) error { return d.member(c, key) })
 	case "message":
-		err = ch.message(c)
+		all := &Chunk{}
+		d := delta{ch: all, whole: true}
+		err = c.object(func(key []byte) error { return d.member(c, key) })
+		*message = all
 	case "finish_reason":
 		var s []byte
 		s, err = c.bytes()
@@ -243,10 +273,8 @@ func (ch *Chunk) choice(c *cursor, key []byte, aside **Usage) (err error) {
 		}
 	case "error":
 		var raw []byte
-		if raw, err = c.raw(); saysWithin(raw, nil) {
-			ch.Error = errorValue(raw, 0)
-			ch.Error.finish(raw)
-		}
+		raw, err = c.raw()
+		ch.fail(raw)
 	case "usage": // Moonshot
 		*aside, err = c.usage()
 	default:
@@ -255,23 +283,31 @@ func (ch *Chunk) choice(c *cursor, key []byte, aside **Usage) (err error) {
 	return err
 }
 
-// message reads a whole message. It stands in the place of the pieces, unless
-// it says nothing: some servers have an empty one beside each delta.
-func (ch *Chunk) message(c *cursor) error {
-	var all Chunk
-	d := delta{ch: &all, whole: true}
-	err := c.object(func(key []byte) error { return d.member(c, key) })
-	if all.Content == "" && all.Reasoning == "" && all.Refusal == "" && len(all.ToolCalls) == 0 {
+// settle puts a whole message in the place of the pieces, unless it says
+// nothing, as the one that some servers have beside each delta, or only repeats
+// what came so far: Perplexity has, beside each delta, all until then.
+func (ch *Chunk) settle(all *Chunk) {
+	switch {
+	case !all.speaks():
 		ch.Role = Role(firstOf(string(ch.Role), string(all.Role)))
 		ch.ReasoningKey = firstOf(ch.ReasoningKey, all.ReasoningKey)
 		merge(&ch.DeltaExtra, all.DeltaExtra)
-		return err
+	case ch.Whole || !ch.speaks() || ch.FinishReason != "" && !ch.ends(all):
+		ch.Whole = true
+		ch.Role, ch.Content, ch.Refusal = all.Role, all.Content, all.Refusal
+		ch.Reasoning, ch.ReasoningKey = all.Reasoning, all.ReasoningKey
+		ch.ToolCalls, ch.DeltaExtra = all.ToolCalls, all.DeltaExtra
 	}
-	ch.Whole = true
-	ch.Role, ch.Content, ch.Refusal = all.Role, all.Content, all.Refusal
-	ch.Reasoning, ch.ReasoningKey = all.Reasoning, all.ReasoningKey
-	ch.ToolCalls, ch.DeltaExtra = all.ToolCalls, all.DeltaExtra
-	return err
+}
+
+// speaks reports whether the message or the piece has any part of an answer.
+func (ch *Chunk) speaks() bool { return len(ch.ToolCalls) > 0 || ch.Output() }
+
+// ends reports whether the piece is the end of a whole message and not the
+// message itself, so that nothing of it is lost to who reads the pieces.
+func (ch *Chunk) ends(all *Chunk) bool {
+	return ch.Content != "" && len(ch.Content) < len(all.Content) && len(all.ToolCalls) == 0 &&
+		strings.HasSuffix(all.Content, ch.Content)
 }
 
 // time reads a Unix time in seconds. What is no sensible time is none.

@@ -67,8 +67,8 @@ func TestParseChunk(t *testing.T) {
 		"a repeated key: the last one":        {in: delta(`"content":"a","content":"b"`), want: chat.Chunk{Content: "b"}},
 		"a key with escapes":                  {in: delta(`"cont\u0065nt":"a"`), want: chat.Chunk{Content: "a"}},
 		"text with escapes":                   {in: delta(`"content":"\"\\\/\b\f\n\r\t\u00e9\ud83d\ude00 é😀"`), want: chat.Chunk{Content: "\"\\/\b\f\n\r\té😀 é😀"}},
-		"half a surrogate":                    {in: delta(`"content":"a\ud83d","refusal":"\ude00b"`), want: chat.Chunk{Content: "a\uFFFD", Refusal: "\uFFFDb"}},
-		"bytes that are not UTF-8":            {in: delta("\"content\":\"a\xff\xc3\""), want: chat.Chunk{Content: "a\uFFFD\uFFFD"}},
+		"half a surrogate":                    {in: delta(`"content":"a\ud83db","refusal":"a\ude00b"`), want: chat.Chunk{Content: "a\uFFFDb", Refusal: "a\uFFFDb"}},
+		"bytes that are not UTF-8":            {in: delta("\"content\":\"a\xff\xc3b\""), want: chat.Chunk{Content: "a\uFFFD\uFFFDb"}},
 		"unknown fields are kept": {
 			in:   `{"a":1e1000,"choices":[{"b":[ 1 ],"delta":{"c":{"d":12345678901234567890}}}]}`,
 			want: chat.Chunk{Extra: raws{"a": raw("1e1000")}, ChoiceExtra: raws{"b": raw("[ 1 ]")}, DeltaExtra: raws{"c": raw(`{"d":12345678901234567890}`)}},
@@ -154,11 +154,46 @@ func TestParseChunk(t *testing.T) {
 			in:   delta(`"tool_calls":[{"extra_content":{"google":{"thought_signature":"s"}}}]`),
 			want: calls(chat.ToolCallDelta{Index: -1, Extra: raws{"extra_content": raw(`{"google":{"thought_signature":"s"}}`)}}),
 		},
-		"the old function_call":    {in: delta(`"function_call":{"name":"f","arguments":"{}"}`), want: calls(chat.ToolCallDelta{Index: -1, Name: "f", Arguments: "{}"})},
-		"an empty function_call":   {in: delta(`"function_call":{}`)},
-		"a message in a chunk":     {in: `{"choices":[{"message":{"role":"assistant","content":"all"}}]}`, want: chat.Chunk{Role: chat.RoleAssistant, Content: "all", Whole: true}},
-		"a message after a delta":  {in: `{"choices":[{"delta":{"content":"l"},"message":{"content":"all"}}]}`, want: chat.Chunk{Content: "all", Whole: true}},
-		"a message before a delta": {in: `{"choices":[{"message":{"content":"all"},"delta":{"content":"l"}}]}`, want: chat.Chunk{Content: "all", Whole: true}},
+		"the old function_call":  {in: delta(`"function_call":{"name":"f","arguments":"{}"}`), want: calls(chat.ToolCallDelta{Index: -1, Name: "f", Arguments: "{}"})},
+		"an empty function_call": {in: delta(`"function_call":{}`)},
+		"a message in a chunk":   {in: `{"choices":[{"message":{"role":"assistant","content":"all"}}]}`, want: chat.Chunk{Role: chat.RoleAssistant, Content: "all", Whole: true}},
+		"a message so far after a delta": {
+			in:   `{"choices":[{"finish_reason":null,"delta":{"content":"l"},"message":{"content":"all","annotations":[{"type":"x"}]}}]}`,
+			want: chat.Chunk{Content: "l"},
+		},
+		"a message so far before a delta": {
+			in:   `{"choices":[{"message":{"role":"assistant","content":"all"},"delta":{"content":"l"}}]}`,
+			want: chat.Chunk{Content: "l"},
+		},
+		"a message so far, equal to the delta": {
+			in:   `{"choices":[{"message":{"content":"a"},"delta":{"role":"assistant","content":"a"}}]}`,
+			want: chat.Chunk{Role: chat.RoleAssistant, Content: "a"},
+		},
+		"a message at the end beside an empty delta": {
+			in:   `{"choices":[{"finish_reason":"stop","message":{"content":"all"},"delta":{"role":"assistant","content":""}}]}`,
+			want: chat.Chunk{Content: "all", Whole: true, FinishReason: chat.FinishStop},
+		},
+		"a message at the end, and its last piece": {
+			in:   `{"choices":[{"message":{"content":"all"},"delta":{"content":"l"},"finish_reason":"stop"}]}`,
+			want: chat.Chunk{Content: "l", FinishReason: chat.FinishStop},
+		},
+		"a message at the end beside a delta with all of it": {
+			in:   `{"choices":[{"message":{"content":"all"},"delta":{"content":"all"},"finish_reason":"stop"}]}`,
+			want: chat.Chunk{Content: "all", Whole: true, FinishReason: chat.FinishStop},
+		},
+		"a message at the end with calls, and its last piece": {
+			in: `{"choices":[{"message":{"content":"all","tool_calls":[{"id":"a"}]},"delta":{"content":"l"},"finish_reason":"tool_calls"}]}`,
+			want: chat.Chunk{Content: "all", ToolCalls: []chat.ToolCallDelta{{ID: "a"}}, Whole: true,
+				FinishReason: chat.FinishToolCalls},
+		},
+		"a message beside a delta that says nothing": {
+			in:   `{"choices":[{"message":{"content":"all"},"delta":{}}]}`,
+			want: chat.Chunk{Content: "all", Whole: true},
+		},
+		"a message of sound": {
+			in:   `{"choices":[{"message":{"content":null,"audio":{"data":"x"}}}]}`,
+			want: chat.Chunk{Whole: true, DeltaExtra: raws{"audio": raw(`{"data":"x"}`)}},
+		},
 		"an empty message beside a delta": {
 			in:   `{"choices":[{"delta":{"content":"l"},"message":{"role":"assistant","content":""}}]}`,
 			want: chat.Chunk{Role: chat.RoleAssistant, Content: "l"},

@@ -14,6 +14,7 @@ type delta struct {
 	name   string
 	callID string
 	parts  []Part
+	keep   bool // parts
 }
 
 func (d *delta) member(c *cursor, key []byte) (err error) {
@@ -29,29 +30,40 @@ func (d *delta) member(c *cursor, key []byte) (err error) {
 	case "content":
 		err = d.content(c)
 	case "refusal":
-		ch.Refusal, err = c.text()
+		var loose string
+		ch.Refusal, loose, err = c.piece()
+		ch.note(cutRefusal, loose)
 	case "reasoning_content", "reasoning":
 		// A null also tells the name. DeepSeek wants the field back, empty, in
 		// a turn without a thought, and a server that has the field takes it.
-		var s string
-		s, err = c.text()
-		ch.think(string(key), s)
+		var s, loose string
+		s, loose, err = c.piece()
+		ch.think(string(key), s, loose)
 	case "thinking":
-		var s string
-		if s, err = c.text(); s != "" {
-			ch.think("thinking", s)
+		var s, loose string
+		if s, loose, err = c.piece(); s != "" {
+			ch.think("thinking", s, loose)
 		}
 	case detailsKey:
 		if err = put(c, &ch.DeltaExtra, key); err == nil && ch.Reasoning == "" {
-			ch.Reasoning = detailsText(ch.DeltaExtra[detailsKey])
+			var loose string
+			ch.Reasoning, loose = tidy(detailsText(ch.DeltaExtra[detailsKey]))
+			ch.note(cutReasoning, loose)
 		}
+	case "error":
+		if d.whole { // of a conversation, perhaps
+			return put(c, &ch.DeltaExtra, key)
+		}
+		var raw []byte
+		raw, err = c.raw()
+		ch.fail(raw)
 	case "tool_calls":
 		err = d.toolCalls(c)
 	case "function_call": // the form before there were several calls
 		call := ToolCallDelta{Index: -1}
 		err = c.object(func(key []byte) error { return call.function(c, key) })
-		if call.Name != "" || call.Arguments != "" {
-			ch.ToolCalls = append(ch.ToolCalls, call)
+		if err == nil && (call.Name != "" || call.Arguments != "") {
+			err = ch.call(call)
 		}
 	case "name":
 		d.name, err = c.text()
@@ -65,13 +77,23 @@ func (d *delta) member(c *cursor, key []byte) (err error) {
 
 // think takes reasoning under one of its names. Servers that change the name
 // send both for a while: what comes first is taken, and the name goes with it.
-func (ch *Chunk) think(key, s string) {
+func (ch *Chunk) think(key, s, loose string) {
 	if ch.ReasoningKey == "" || ch.Reasoning == "" && s != "" {
 		ch.ReasoningKey = key
 	}
 	if ch.Reasoning == "" {
 		ch.Reasoning = s
+		ch.note(cutReasoning, loose)
 	}
+}
+
+// call appends a piece of a tool call.
+func (ch *Chunk) call(d ToolCallDelta) error {
+	if len(ch.ToolCalls) == MaxToolCalls {
+		return ErrTooManyCalls
+	}
+	ch.ToolCalls = append(ch.ToolCalls, d)
+	return nil
 }
 
 // content takes a string, a list of parts, one part, or null.
@@ -82,7 +104,9 @@ func (d *delta) content(c *cursor) error {
 	}
 	switch k {
 	case '"':
-		d.ch.Content, err = c.text()
+		var loose string
+		d.ch.Content, loose, err = c.piece()
+		d.ch.note(cutContent, loose)
 		return err
 	case '{', '[':
 		var t texts
@@ -92,15 +116,19 @@ func (d *delta) content(c *cursor) error {
 		} else {
 			err = c.elements(func(int) error { return d.part(c, &t) })
 		}
-		d.ch.Content = string(t.content)
+		var loose string
+		d.ch.Content, loose = tidy(string(t.content))
+		d.ch.note(cutContent, loose)
 		if t.other && err == nil {
 			set(&d.ch.DeltaExtra, contentKey, bytes.Clone(c.data[start:c.pos]))
 		}
 		if len(t.refusal) > 0 {
-			d.ch.Refusal = string(t.refusal)
+			d.ch.Refusal, loose = tidy(string(t.refusal))
+			d.ch.note(cutRefusal, loose)
 		}
 		if len(t.reasoning) > 0 {
-			d.ch.think(inContent, string(t.reasoning))
+			s, loose := tidy(string(t.reasoning))
+			d.ch.think(inContent, s, loose)
 		}
 		return err
 	}
@@ -114,7 +142,7 @@ const contentKey = "content"
 // content.
 const inContent = "content"
 
-// texts are what the parts of a content say, joined.
+// texts are what the parts of a content say, joined, in loose form.
 type texts struct {
 	content, reasoning, refusal []byte
 
@@ -124,20 +152,21 @@ type texts struct {
 // part reads one part of a content, an object or a mere string.
 func (d *delta) part(c *cursor, t *texts) error {
 	var p Part
+	var loose string
 	k, err := c.kind()
 	switch {
 	case err != nil:
 		return err
 	case k == '"':
 		p.Type = "text"
-		p.Text, err = c.text()
+		p.Text, loose, err = c.piece()
 	case k == '{':
 		err = c.members(func(key []byte) (err error) {
 			switch string(key) {
 			case "type":
 				p.Type, err = c.text()
 			case "text":
-				p.Text, err = c.text()
+				p.Text, loose, err = c.piece()
 			default:
 				err = put(c, &p.Extra, key)
 			}
@@ -149,42 +178,47 @@ func (d *delta) part(c *cursor, t *texts) error {
 	if err != nil {
 		return err
 	}
+	text := firstOf(loose, p.Text)
 	before := len(t.content) + len(t.refusal) + len(t.reasoning)
 	switch p.Type {
 	case "", "text", "output_text", "input_text":
-		t.content = append(t.content, p.Text...)
+		t.content = append(t.content, text...)
 	case "refusal":
-		t.refusal = append(t.refusal, firstOf(p.Text, joined(p.Extra["refusal"]))...)
+		t.refusal = append(t.refusal, firstOf(text, joined(p.Extra["refusal"]))...)
 	case "thinking", "reasoning":
 		t.reasoning = append(t.reasoning, firstOf(joined(p.Extra["thinking"]),
-			joined(p.Extra["reasoning"]), joined(p.Extra["summary"]), p.Text)...)
+			joined(p.Extra["reasoning"]), joined(p.Extra["summary"]), text)...)
 	}
 	if len(t.content)+len(t.refusal)+len(t.reasoning) == before && (p.Text != "" || generated(p.Extra)) {
 		t.other = true
 	}
-	d.parts = append(d.parts, p)
+	if d.keep {
+		d.parts = append(d.parts, p)
+	}
 	return nil
 }
 
-// joined returns a string, or the text of a list of strings and text parts.
+// joined returns a string, or the text of a list of strings and text parts, in
+// loose form.
 func joined(raw json.RawMessage) string {
 	var all []byte
-	add := func(b []byte, err error) error {
+	c := cursor{data: raw}
+	add := func() error {
+		b, _, err := c.looseBytes()
 		all = append(all, b...)
 		return err
 	}
-	c := cursor{data: raw}
 	if k, err := c.kind(); err != nil || k != '[' {
-		_ = add(c.bytes())
+		_ = add()
 		return string(all)
 	}
 	_ = c.elements(func(int) error {
 		if k, err := c.kind(); err != nil || k != '{' {
-			return add(c.bytes())
+			return add()
 		}
 		return c.members(func(key []byte) error {
 			if string(key) == "text" || string(key) == "summary" {
-				return add(c.bytes())
+				return add()
 			}
 			return c.skip()
 		})
@@ -214,8 +248,7 @@ func (d *delta) toolCall(c *cursor, i int) error {
 	if d.whole {
 		call.Index = i // a whole message's calls are told apart by their place
 	}
-	d.ch.ToolCalls = append(d.ch.ToolCalls, call)
-	return nil
+	return d.ch.call(call)
 }
 
 func (t *ToolCallDelta) member(c *cursor, key []byte) (err error) {
@@ -257,9 +290,9 @@ func (t *ToolCallDelta) function(c *cursor, key []byte) (err error) {
 		if bad == nil && (k == '{' || k == '[') {
 			var raw []byte
 			raw, err = c.raw()
-			t.Arguments = string(raw)
+			t.Arguments, t.cut = string(raw), ""
 		} else {
-			t.Arguments, err = c.text()
+			t.Arguments, t.cut, err = c.piece()
 		}
 	default:
 		err = c.skip()

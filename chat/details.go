@@ -1,6 +1,9 @@
 package chat
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+)
 
 // The fields in which OpenRouter and LiteLLM have reasoning in its original
 // form, signed or encrypted. They want it back unchanged, in the form that a
@@ -14,8 +17,13 @@ const (
 // many pieces, and its signature, which holds for the whole text, in a last
 // one. Blocks cannot be told apart by their index, which may be 0 for all: a
 // piece continues the block before it if both are of the same type.
+//
+// Only the last block can go on. Those before it are text, so that a list of
+// many small ones takes no more than its bytes.
 type details struct {
-	list []detail
+	before []byte // the blocks before the last, as the elements of a list
+	last   detail
+	some   bool // there is a last one
 }
 
 // detail is one block.
@@ -25,15 +33,15 @@ type detail struct {
 	index  string
 	id     string
 	signed bool
-	text   []byte
-	rest   map[string]json.RawMessage // other members
+	text   []byte                     // loose
+	rest   map[string]json.RawMessage // other members, once more was joined
 }
 
 // add appends a list of pieces. It reports false if raw is to be kept as it is:
 // because it is no list, or whole.
 func (a *details) add(raw json.RawMessage, whole bool) bool {
 	if whole {
-		a.list = nil
+		*a = details{}
 		return false
 	}
 	c := cursor{data: raw}
@@ -41,47 +49,55 @@ func (a *details) add(raw json.RawMessage, whole bool) bool {
 		return false
 	}
 	return c.elements(func(int) error {
-		c.space()
-		start := c.pos
-		d, err := readDetail(&c)
+		raw, err := c.raw()
 		if err != nil {
 			return err
 		}
-		if n := len(a.list); n > 0 && a.list[n-1].takes(&d) {
-			a.list[n-1].join(&d)
+		d := readDetail(raw)
+		switch {
+		case a.some && a.last.takes(&d):
+			a.last.join(&d)
 			return nil
+		case a.some:
+			a.before = a.last.append(a.before)
 		}
-		d.raw = c.data[start:c.pos]
-		a.list = append(a.list, d)
+		a.last, a.some = d, true
 		return nil
 	}) == nil
 }
 
-func readDetail(c *cursor) (detail, error) {
-	var d detail
-	err := c.object(func(key []byte) (err error) {
+func readDetail(raw json.RawMessage) detail {
+	d := detail{raw: raw}
+	c := cursor{data: raw}
+	label := func() (string, error) {
+		raw, err := c.raw()
+		if string(raw) == "null" {
+			return "", err
+		}
+		return string(raw), err
+	}
+	_ = c.object(func(key []byte) (err error) {
 		switch string(key) {
 		case "type":
 			d.kind, err = c.text()
 		case "text", "summary", "thinking":
 			var s []byte
-			s, err = c.bytes()
+			s, _, err = c.looseBytes()
 			d.text = append(d.text, s...)
+		case "index":
+			d.index, err = label()
+		case "id":
+			d.id, err = label()
+		case "signature":
+			var sig string
+			sig, err = label()
+			d.signed = sig != ""
 		default:
-			if err = put(c, &d.rest, key); err == nil {
-				switch string(key) {
-				case "index":
-					d.index = string(d.rest["index"])
-				case "id":
-					d.id = string(d.rest["id"])
-				case "signature":
-					d.signed = d.rest["signature"] != nil
-				}
-			}
+			err = c.skip()
 		}
 		return err
 	})
-	return d, err
+	return d
 }
 
 // takes reports whether the piece p continues the block d.
@@ -106,39 +122,55 @@ func (d *detail) textKey() string {
 }
 
 func (d *detail) join(p *detail) {
-	d.raw = nil
+	if d.raw != nil {
+		d.others(d.raw)
+		d.raw = nil
+	}
+	d.others(p.raw)
 	d.text = append(d.text, p.text...)
 	d.id, d.signed = firstOf(d.id, p.id), d.signed || p.signed
-	for name, raw := range p.rest {
-		if _, there := d.rest[name]; !there {
-			set(&d.rest, name, raw)
+}
+
+// others keeps the members that are not the block's text; those that are there
+// already stay.
+func (d *detail) others(raw json.RawMessage) {
+	c := cursor{data: raw}
+	_ = c.object(func(key []byte) error {
+		switch string(key) {
+		case "type", "text", "summary", "thinking":
+			return c.skip()
 		}
+		if _, there := d.rest[string(key)]; there {
+			return c.skip()
+		}
+		return put(&c, &d.rest, key)
+	})
+}
+
+// append writes the block as a further element of a list.
+func (d *detail) append(list []byte) []byte {
+	if len(list) > 0 {
+		list = append(list, ',')
 	}
+	if d.raw != nil {
+		return append(list, d.raw...)
+	}
+	o := object{buf: append(list, '{')}
+	o.str("type", d.kind)
+	o.key(d.textKey())
+	text, _ := tidy(string(d.text))
+	o.buf = appendString(o.buf, text)
+	o.extra(d.rest)
+	return append(o.buf, '}')
 }
 
 // json returns the list, or nil if there is none.
 func (a *details) json() json.RawMessage {
-	if len(a.list) == 0 {
+	if !a.some {
 		return nil
 	}
-	buf := []byte{'['}
-	for i := range a.list {
-		if i > 0 {
-			buf = append(buf, ',')
-		}
-		d := &a.list[i]
-		if d.raw != nil {
-			buf = append(buf, d.raw...)
-			continue
-		}
-		o := object{buf: append(buf, '{')}
-		o.str("type", d.kind)
-		o.key(d.textKey())
-		o.buf = appendString(o.buf, string(d.text))
-		o.extra(d.rest)
-		buf = append(o.buf, '}')
-	}
-	return append(buf, ']')
+	list := a.last.append(bytes.Clone(a.before))
+	return append(append([]byte{'['}, list...), ']')
 }
 
 // detailsText returns what a person can read of the details.

@@ -18,7 +18,8 @@
 //     due, no empty list of tool calls, arguments always a string that holds an
 //     object, no name twice. Equal requests give equal bytes.
 //   - An [Assembler] turns the chunks of a stream into the [Response] that a
-//     plain call would have returned, however the server cut it up.
+//     plain call would have returned, however the server cut it up, within a
+//     character too. Who reads the chunks themselves has a [Joiner] for that.
 //   - What says nothing changes nothing. A finish reason of "null", an error
 //     without a word, an event about a place in a queue: a healthy answer with
 //     them is a healthy answer.

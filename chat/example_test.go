@@ -69,6 +69,29 @@ func ExampleAssembler() {
 	// 3
 }
 
+// Half an emoji at the end of one chunk, half at the beginning of the next: a
+// reader of chunks sees it whole.
+func ExampleJoiner() {
+	var join chat.Joiner
+	for _, data := range []string{
+		`{"choices":[{"delta":{"content":"Well done \ud83d"}}]}`,
+		`{"choices":[{"delta":{"content":"\ude00!"}}]}`,
+	} {
+		ch, err := chat.ParseChunk([]byte(data))
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		join.Join(ch)
+		fmt.Printf("%q\n", ch.Content)
+	}
+	fmt.Println(join.Rest() == nil)
+	// Output:
+	// "Well done "
+	// "😀!"
+	// true
+}
+
 // Servers word their failures in many ways, some of them in the middle of an
 // answer that began well.
 func ExampleParseError() {

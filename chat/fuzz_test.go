@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/neverhang/neverhang/chat"
 	"github.com/stretchr/testify/require"
@@ -66,13 +67,16 @@ func FuzzDecode(f *testing.F) {
 func FuzzAssembler(f *testing.F) {
 	f.Add([]byte(piece("0", "a", "f", `{"x"`) + "\n" + piece("0", "-", "f", `:1}`) + "\n" + piece("-", "b", "g", `{}`)))
 	f.Add([]byte(pieces(entry("0", "", "f", ""), entry("0", "", "f", "{}")) + "\n" + piece("1", "a", "-", "-")))
+	f.Add([]byte(delta(`"content":"a\ud83d"`) + "\n" + delta(`"content":"\ude00\ud83d"`) + "\n" + delta("\"content\":\"\xf0\x9f\"")))
 	for _, in := range seeds {
 		f.Add([]byte(in + "\n" + in))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var a chat.Assembler
+		var j chat.Joiner
 		var ch chat.Chunk
 		text, pieces := 0, 0
+		shown, whole := "", false
 		for line := range bytes.Lines(in) {
 			if ch.UnmarshalJSON(line) != nil {
 				continue
@@ -80,13 +84,33 @@ func FuzzAssembler(f *testing.F) {
 			a.Add(&ch)
 			text += len(ch.Content)
 			pieces += len(ch.ToolCalls)
+			whole = whole || ch.Whole
+			j.Join(&ch)
+			requireWholeCharacters(t, &ch)
+			shown += ch.Content
 		}
 		r := a.Response()
+		if rest := j.Rest(); rest != nil {
+			requireWholeCharacters(t, rest)
+			shown += rest.Content
+		}
+		if !whole {
+			require.Equal(t, r.Message.Content, shown)
+		}
 		requireSendable(t, r)
 		require.LessOrEqual(t, len(r.Message.Content), text)
 		require.LessOrEqual(t, len(r.Message.ToolCalls), pieces)
 		require.Equal(t, r, a.Response())
 	})
+}
+
+func requireWholeCharacters(t *testing.T, ch *chat.Chunk) {
+	require.True(t, utf8.ValidString(ch.Content))
+	require.True(t, utf8.ValidString(ch.Reasoning))
+	require.True(t, utf8.ValidString(ch.Refusal))
+	for _, d := range ch.ToolCalls {
+		require.True(t, utf8.ValidString(d.Arguments))
+	}
 }
 
 // requireWords checks that a message is not the JSON of something. Several that

@@ -69,7 +69,8 @@ type Chunk struct {
 	SystemFingerprint string // as in [Response]
 	ServiceTier       string
 
-	// Content, Reasoning and Refusal are pieces of text to append.
+	// Content, Reasoning and Refusal are pieces of text to append. Half a
+	// character at either end is U+FFFD, unless a [Joiner] has seen the chunk.
 	Content   string
 	Reasoning string
 	Refusal   string
@@ -82,7 +83,9 @@ type Chunk struct {
 
 	// Whole is set if the chunk is no piece but a whole message, which stands
 	// in the place of all pieces before it. MiniMax ends its streams with one;
-	// who shows text as it arrives must not show it again.
+	// who shows text as it arrives must not show it again. In an answer of one
+	// value it tells an answer from a piece of one. A message that only repeats
+	// what came so far, beside a piece of its own, is left out.
 	Whole bool
 
 	// FinishReason is empty until the end.
@@ -101,6 +104,8 @@ type Chunk struct {
 	Extra       map[string]json.RawMessage
 	ChoiceExtra map[string]json.RawMessage
 	DeltaExtra  map[string]json.RawMessage
+
+	cut *[cutTexts]string // the loose forms of the texts; nil if none has one
 }
 
 // A ToolCallDelta is a piece of a tool call.
@@ -115,4 +120,6 @@ type ToolCallDelta struct {
 	Arguments string // a fragment; JSON only when all are joined
 
 	Extra map[string]json.RawMessage
+
+	cut string // the loose form of Arguments, if it has one
 }

@@ -30,9 +30,11 @@ type ServerError struct {
 
 // ParseError finds the error in a JSON body or event: under "error" as an
 // object or a string, flat with "object":"error" or "type":"error", under
-// "errors", "detail", "message" or "base_resp", alone or as the first element
-// of a list, also within a JSON string. It returns nil if the text reports
-// none; an error of which no member says anything is none.
+// "errors", "err", "errorMessage", "detail", "message" or "base_resp", under
+// the name of an exception as AWS has them, in the first choice or its delta,
+// in the "response" of an event, alone or as the first element of a list, also
+// within a JSON string. It returns nil if the text reports none; an error of
+// which no member says anything is none.
 func ParseError(data []byte) *ServerError {
 	e := parseError(data, 0)
 	if e != nil {
@@ -75,7 +77,8 @@ func parseError(data []byte, wraps int) *ServerError {
 }
 
 func parseErrorObject(c *cursor, wraps int) *ServerError {
-	var nested, detail, list, base []byte
+	var nested, detail, list, base, within, named []byte
+	var name string // of an exception
 	var flat ServerError
 	var marked, answer bool
 	err := c.members(func(key []byte) (err error) {
@@ -90,14 +93,31 @@ func parseErrorObject(c *cursor, wraps int) *ServerError {
 			base, err = c.raw()
 		case "choices":
 			answer = true
-			err = c.skip()
+			within, err = choiceError(c)
+		case "err":
+			named, err = c.raw()
+			name = ""
+		case "response":
+			var raw []byte
+			if raw, err = c.raw(); saysWithin(errorWithin(raw), nil) {
+				named, name = errorWithin(raw), ""
+			}
 		case "object":
 			var s []byte
 			s, err = c.bytes()
 			marked = marked || string(s) == "error"
+		case "errorType", "error_type":
+			var s string
+			s, err = c.text()
+			flat.Type = firstOf(flat.Type, s)
 		default:
+			if isException(key) {
+				name = string(key)
+				named, err = c.raw()
+				break
+			}
 			err = flat.member(c, key, wraps)
-			marked = marked || string(key) == "type" && flat.Type == "error"
+			marked = marked || string(key) == "type" && (flat.Type == "error" || flat.Type == "response.failed")
 		}
 		return err
 	})
@@ -115,8 +135,13 @@ func parseErrorObject(c *cursor, wraps int) *ServerError {
 		e = errorValue(nested, wraps+1)
 	case baseFailed(base):
 		e = errorValue(base, wraps+1)
+	case saysWithin(within, nil):
+		e = errorValue(within, wraps+1)
 	case answer:
 		return nil
+	case saysWithin(named, nil):
+		e = errorValue(named, wraps+1)
+		e.Type = firstOf(e.Type, name)
 	case saysWithin(list, nil):
 		e = errorValue(list, wraps+1)
 	case marked || flat.Message != "":
@@ -131,6 +156,51 @@ func parseErrorObject(c *cursor, wraps int) *ServerError {
 	}
 	e.fill(&flat)
 	return e
+}
+
+// isException reports whether a member is named like AWS's exceptions, of which
+// an event of Bedrock is one: {"throttlingException":{"message":…}}.
+func isException(key []byte) bool { return bytes.HasSuffix(key, []byte("Exception")) }
+
+// choiceError returns the error that the first choice or its delta has in the
+// place of an answer, if any.
+func choiceError(c *cursor) (found []byte, err error) {
+	member := func(key []byte) error {
+		raw, err := c.raw()
+		switch {
+		case string(key) == "delta":
+			raw = errorWithin(raw)
+		case string(key) != "error":
+			return err
+		}
+		if saysWithin(raw, nil) {
+			found = raw
+		}
+		return err
+	}
+	if k, err := c.kind(); err != nil || k != '[' {
+		return found, c.object(member)
+	}
+	err = c.elements(func(i int) error {
+		if i > 0 {
+			return c.skip()
+		}
+		return c.object(member)
+	})
+	return found, err
+}
+
+// errorWithin returns the error member of an object, or nil.
+func errorWithin(raw []byte) (found []byte) {
+	c := cursor{data: raw}
+	_ = c.object(func(key []byte) (err error) {
+		if string(key) == "error" {
+			found, err = c.raw()
+			return err
+		}
+		return c.skip()
+	})
+	return found
 }
 
 // fill takes what e does not say from the object around it.
@@ -271,7 +341,7 @@ func (e *ServerError) metadata(c *cursor) error {
 func (e *ServerError) member(c *cursor, key []byte, wraps int) (err error) {
 	var s string
 	switch string(key) {
-	case "message", "msg", "status_msg":
+	case "message", "msg", "status_msg", "errorMessage", "Message":
 		var raw []byte
 		if raw, err = c.raw(); err == nil && e.Message == "" {
 			e.Message = words(raw, wraps)
@@ -280,12 +350,16 @@ func (e *ServerError) member(c *cursor, key []byte, wraps int) (err error) {
 		if s, err = c.scalar(); s != "" {
 			e.Type = s
 		}
+	case "__type": // AWS, with the name of a schema before it at times
+		if s, err = c.text(); s != "" {
+			e.Type = s[strings.LastIndexByte(s, '#')+1:]
+		}
 	case "code":
 		s, err = c.scalar()
 		e.Code = firstOf(s, e.Code)
 	case "param":
 		e.Param, err = c.scalar()
-	case "status", "status_code", "statusCode":
+	case "status", "status_code", "statusCode", "originalStatusCode":
 		if s, err = c.scalar(); s == "" {
 			return err
 		}

@@ -63,6 +63,23 @@ func TestParseError(t *testing.T) {
 		"a message that is an object":  {`{"error":{"message":{"reason":"x"},"param":"p"}}`, chat.ServerError{Param: "p"}},
 		"an error with a detail":       {`{"error":{"type":"t","detail":[{"msg":"m","input":"secret"}]}}`, chat.ServerError{Message: "m", Type: "t"}},
 		"marked, with a detail":        {`{"type":"error","detail":"m"}`, chat.ServerError{Message: "m", Type: "error"}},
+		"Bedrock, throttled":           {`{"throttlingException":{"message":"m"}}`, chat.ServerError{Message: "m", Type: "throttlingException", Status: 429}},
+		"Bedrock, in the stream":       {`{"modelStreamErrorException":{"message":"m","originalMessage":"o","originalStatusCode":500}}`, chat.ServerError{Message: "m", Type: "modelStreamErrorException", Status: 500}},
+		"Bedrock, its own fault":       {`{"internalServerException":{"message":"m"}}`, chat.ServerError{Message: "m", Type: "internalServerException", Status: 500}},
+		"Bedrock, a bad request":       {`{"validationException":{"message":"m"}}`, chat.ServerError{Message: "m", Type: "validationException", Status: 400}},
+		"Bedrock, unavailable":         {`{"serviceUnavailableException":{"message":"m"}}`, chat.ServerError{Message: "m", Type: "serviceUnavailableException", Status: 503}},
+		"Bedrock, slow":                {`{"modelTimeoutException":{"message":"m"}}`, chat.ServerError{Message: "m", Type: "modelTimeoutException", Status: 408}},
+		"an exception as a text":       {`{"someOtherException":"m"}`, chat.ServerError{Message: "m", Type: "someOtherException"}},
+		"AWS, with a type":             {`{"__type":"ThrottlingException","message":"m"}`, chat.ServerError{Message: "m", Type: "ThrottlingException", Status: 429}},
+		"AWS, with a schema":           {`{"__type":"com.amazon.coral.service#UnrecognizedClientException","Message":"m"}`, chat.ServerError{Message: "m", Type: "UnrecognizedClientException", Status: 403}},
+		"AWS Lambda":                   {`{"errorMessage":"m","errorType":"Sandbox.Timedout"}`, chat.ServerError{Message: "m", Type: "Sandbox.Timedout"}},
+		"AWS Lambda, the message only": {`{"errorMessage":"m"}`, chat.ServerError{Message: "m"}},
+		"TGI":                          {`{"error":"m","error_type":"generation"}`, chat.ServerError{Message: "m"}},
+		"err":                          {`{"err":"m"}`, chat.ServerError{Message: "m"}},
+		"err with a code":              {`{"err":{"message":"m","code":503}}`, chat.ServerError{Message: "m", Code: "503", Status: 503}},
+		"an event of another API":      {`{"type":"response.failed","response":{"id":"r","status":"failed","error":{"message":"m","code":"server_error"}}}`, chat.ServerError{Message: "m", Code: "server_error", Status: 500}},
+		"such an event without a word": {`{"type":"response.failed","response":{"error":null}}`, chat.ServerError{Type: "response.failed"}},
+		"DashScope, an unpaid bill":    {`{"code":"Arrearage","message":"m","request_id":"r"}`, chat.ServerError{Message: "m", Code: "Arrearage"}},
 		"strings and objects":          {`{"error":["a",{"input":"secret"},{"msg":"b"}]}`, chat.ServerError{Message: "a; b"}},
 		"a status that is no failure":  {`{"error":{"message":"m","status":200}}`, chat.ServerError{Message: "m", Code: "200"}},
 		"code before status":           {`{"error":{"message":"m","code":429,"status":500}}`, chat.ServerError{Message: "m", Code: "429", Status: 429}},
@@ -184,6 +201,16 @@ func TestParseErrorFindsNone(t *testing.T) {
 		"usage alone":                     `{"usage":{"prompt_tokens":1}}`,
 		"a ping":                          `{"type":"ping"}`,
 		"an empty object alone":           `{}`,
+		"an exception that is null":       `{"throttlingException":null}`,
+		"an exception without a word":     `{"throttlingException":{"message":""}}`,
+		"an exception beside an answer":   `{"choices":[{"delta":{"content":"a"}}],"throttlingException":{"message":"m"}}`,
+		"err beside an answer":            `{"choices":[{"delta":{"content":"a"}}],"err":"m","errorMessage":"m"}`,
+		"err of nothing":                  `{"err":null,"errorMessage":""}`,
+		"a healthy event of another API":  `{"type":"response.created","response":{"id":"r","error":null}}`,
+		"a text about an exception":       delta(`"content":"throttlingException: {\"error\":\"m\"}"`),
+		"arguments with an error":         delta(`"tool_calls":[{"index":0,"function":{"name":"f","arguments":{"error":"m"}}}]`),
+		"a delta whose error is null":     delta(`"content":"a","error":null`),
+		"a delta whose error is empty":    delta(`"content":"a","error":{"message":"","code":0}`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Nil(t, chat.ParseError([]byte(in)))
@@ -206,19 +233,20 @@ func TestParseErrorFindsNone(t *testing.T) {
 // for several.
 func TestStatusByName(t *testing.T) {
 	for status, names := range map[int]string{
-		0:   "invalid_request_error unknown 200 399 600 teapot",
-		400: "400 BAD_REQUEST INVALID_ARGUMENT BadRequestError context_length_exceeded exceed_context_size_error",
+		0:   "invalid_request_error unknown 200 399 600 teapot Exception modelStreamErrorException",
+		400: "400 BAD_REQUEST INVALID_ARGUMENT BadRequestError context_length_exceeded exceed_context_size_error validationException ValidationException ServiceQuotaExceededException SerializationException",
 		401: "401 UNAUTHORIZED UNAUTHENTICATED authentication_error invalid_api_key",
 		402: "402 billing_error",
-		403: "403 FORBIDDEN PERMISSION_DENIED permission_error",
-		404: "404 NOT_FOUND NotFoundError not_found_error model_not_found",
+		403: "403 FORBIDDEN PERMISSION_DENIED permission_error AccessDeniedException UnrecognizedClientException ExpiredTokenException InvalidSignatureException",
+		404: "404 NOT_FOUND NotFoundError not_found_error model_not_found ResourceNotFoundException",
+		408: "408 modelTimeoutException",
 		413: "413 REQUEST_ENTITY_TOO_LARGE request_too_large",
 		422: "422 UNPROCESSABLE_ENTITY",
-		429: "429 TOO_MANY_REQUESTS RESOURCE_EXHAUSTED rate_limit_error rate_limit_exceeded insufficient_quota",
-		500: "500 INTERNAL_SERVER_ERROR INTERNAL InternalServerError api_error server_error",
+		429: "429 TOO_MANY_REQUESTS RESOURCE_EXHAUSTED rate_limit_error rate_limit_exceeded insufficient_quota throttlingException ThrottlingException TooManyRequestsException ModelNotReadyException",
+		500: "500 INTERNAL_SERVER_ERROR INTERNAL InternalServerError api_error server_error internalServerException InternalFailureException",
 		501: "501 NOT_IMPLEMENTED UNIMPLEMENTED not_supported_error",
 		502: "502 BAD_GATEWAY",
-		503: "503 SERVICE_UNAVAILABLE UNAVAILABLE unavailable_error service_unavailable_error server_is_overloaded",
+		503: "503 SERVICE_UNAVAILABLE UNAVAILABLE unavailable_error service_unavailable_error server_is_overloaded serviceUnavailableException",
 		504: "504 GATEWAY_TIMEOUT DEADLINE_EXCEEDED timeout_error",
 		529: "529 overloaded_error",
 		599: "599",
@@ -235,7 +263,7 @@ func TestStatusByName(t *testing.T) {
 	}
 }
 
-// Errors that sit where ParseError does not look by itself.
+// Errors that sit within a piece of an answer: of those Raw is the error alone.
 func TestErrorsWithinChunks(t *testing.T) {
 	for name, tc := range map[string]struct {
 		in   string
@@ -244,6 +272,10 @@ func TestErrorsWithinChunks(t *testing.T) {
 		"in the choice": {
 			`{"choices":[{"delta":{"content":"par"},"finish_reason":"error","error":{"code":502,"message":"m","metadata":{"error_type":"provider_unavailable"}}}]}`,
 			chat.ServerError{Message: "m", Type: "provider_unavailable", Code: "502", Status: 502, Raw: raw(`{"code":502,"message":"m","metadata":{"error_type":"provider_unavailable"}}`)},
+		},
+		"in the delta": {
+			`{"choices":[{"index":0,"delta":{"error":{"message":"m","code":502}}}]}`,
+			chat.ServerError{Message: "m", Code: "502", Status: 502, Raw: raw(`{"message":"m","code":502}`)},
 		},
 		"in the choice, as text": {
 			`{"choices":[{"error":"m"}]}`, chat.ServerError{Message: "m", Raw: raw(`"m"`)},

@@ -25,6 +25,9 @@ func statusOf(e *ServerError) int {
 // namedStatus returns the status that a name stands for. Names that go with
 // several, invalid_request_error above all, are missing.
 func namedStatus(name string) int {
+	if bare, ok := strings.CutSuffix(name, "Exception"); ok {
+		return exceptionStatus(bare)
+	}
 	switch name {
 	case "BAD_REQUEST", "INVALID_ARGUMENT", "BadRequestError", "context_length_exceeded", "exceed_context_size_error":
 		return 400
@@ -58,6 +61,31 @@ func namedStatus(name string) int {
 	return 0
 }
 
+// exceptionStatus is namedStatus for AWS's exceptions, which begin with a capital
+// letter in a body and with a small one in an event.
+func exceptionStatus(name string) int {
+	if name == "" {
+		return 0
+	}
+	switch strings.ToLower(name[:1]) + name[1:] {
+	case "validation", "serialization", "serviceQuotaExceeded":
+		return 400
+	case "accessDenied", "unrecognizedClient", "expiredToken", "invalidSignature":
+		return 403
+	case "resourceNotFound":
+		return 404
+	case "modelTimeout":
+		return 408
+	case "throttling", "tooManyRequests", "modelNotReady":
+		return 429
+	case "internalServer", "internalFailure":
+		return 500
+	case "serviceUnavailable":
+		return 503
+	}
+	return 0
+}
+
 // admits reports whether an object that does not call itself an error is one
 // all the same: by a status or code of a failure, or by a name that sounds like
 // one. Servers also tell in a message how far they are.
@@ -70,7 +98,7 @@ func soundsBad(name string) bool {
 	name = strings.ToLower(name[:min(len(name), 100)])
 	for _, word := range []string{
 		"error", "exception", "fail", "invalid", "denied", "throttl", "exceeded", "exhausted",
-		"overloaded", "unavailable", "timeout",
+		"overloaded", "unavailable", "timeout", "timedout", "insufficient", "forbidden", "unauthorized", "arrear",
 	} {
 		if strings.Contains(name, word) {
 			return true

@@ -276,6 +276,9 @@ func (n *answer) event(ev sse.Event) (*chat.Chunk, error) {
 	}
 	ch := &n.chunk
 	if err := ch.UnmarshalJSON(data); err != nil {
+		if errors.Is(err, chat.ErrTooManyCalls) {
+			return nil, errTooManyCalls
+		}
 		return nil, &badAnswer{kind: ErrMalformed, text: "a piece of the answer cannot be read: " + err.Error(), err: plainError(err)}
 	}
 	if ch.Error != nil {
@@ -341,6 +344,9 @@ func (n *answer) value() (*chat.Chunk, error) {
 	}
 	ch := &n.chunk
 	if err := ch.UnmarshalJSON(text); err != nil {
+		if errors.Is(err, chat.ErrTooManyCalls) {
+			return nil, errTooManyCalls
+		}
 		return nil, &badAnswer{kind: ErrMalformed, text: "the answer cannot be read: " + err.Error(), err: plainError(err)}
 	}
 	if !ch.Whole && ch.Error == nil && ch.FinishReason == "" && (ch.Output() || ch.Role != "" || len(ch.ToolCalls) > 0) {

@@ -217,6 +217,9 @@ func (a *attempt) next() (*chat.Chunk, error) {
 	}
 	if err == nil {
 		a.answer.asm.Add(ch)
+		if a.answer.asm.Err() != nil {
+			return nil, errTooManyCalls
+		}
 		a.see(ch)
 		if err := a.runaway(ch, time.Since(began)); err != nil {
 			return nil, err

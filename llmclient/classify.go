@@ -91,7 +91,7 @@ func classifyFailure(o outcome) ruling {
 	switch {
 	case errors.As(o.err, &bad):
 		return bad.ruling()
-	case errors.As(o.err, &large), errors.Is(o.err, errAnswerTooLarge):
+	case errors.As(o.err, &large), errors.Is(o.err, errAnswerTooLarge), errors.Is(o.err, errTooManyCalls):
 		return ruling{kind: ErrTooLarge, fault: nobodys}
 	case errors.As(o.err, &runaway):
 		return ruling{kind: ErrRunaway, retry: true, fault: nobodys}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/neverhang/neverhang/chat"
 	"github.com/neverhang/neverhang/internal/sse"
 )
 
@@ -124,6 +125,8 @@ func (a *attempt) failureText(e *Error, host string) string {
 		return fmt.Sprintf("one event of the answer is larger than %d bytes (Limits.EventBytes)", limits.EventBytes)
 	case errors.Is(err, errAnswerTooLarge):
 		return fmt.Sprintf("the answer is larger than %d bytes (Limits.AnswerBytes)", limits.AnswerBytes)
+	case errors.Is(err, errTooManyCalls):
+		return fmt.Sprintf("the answer calls more than %d tools", chat.MaxToolCalls)
 	case errors.As(err, &runaway):
 		return runaway.text
 	}

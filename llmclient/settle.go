@@ -266,11 +266,13 @@ func (a *attempt) result(e *Error, m *meter) pacer.Result {
 		// Too much for a server that serves others. One that serves nobody is out
 		// of order, which is the breaker's business: when it is back it can do what
 		// it could before.
-		if time.Since(time.Unix(0, a.at.ep.lastOutput.Load())) < servesOthers {
+		if a.at.ep.breaker.Stats().Failures <= 2 && time.Since(time.Unix(0, a.at.ep.lastOutput.Load())) < servesOthers {
 			r.Outcome = pacer.Refused
 		}
-	case m.phase >= PhaseFirstOutput && m.phase < PhaseEnd && (e.Kind == ErrTimeout || e.Kind == ErrCanceled || e.Kind == ErrDeadline || e.Kind == ErrClosed):
+	case m.phase >= PhaseFirstOutput && m.phase < PhaseEnd && (e.Kind == ErrTimeout || e.Kind == ErrDeadline && m.suspect >= 0):
 		r.Outcome = pacer.Abandoned
+	case m.phase >= PhaseFirstOutput && m.phase < PhaseEnd && (e.Kind == ErrCanceled || e.Kind == ErrDeadline || e.Kind == ErrClosed):
+		r.Outcome = pacer.Cancelled
 	case e.Status == 0 && m.phase < PhaseFirstOutput:
 		r.Tokens = -1 // it reached nobody
 	}

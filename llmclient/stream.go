@@ -26,6 +26,7 @@ type Stream struct {
 	a     *attempt // set when it has committed
 	early []chat.Chunk
 	gave  bool // pieces with output
+	join  chat.Joiner
 
 	turn    turn
 	release func() bool // stops listening to the context
@@ -151,6 +152,7 @@ func (s *Stream) piece(ch *chat.Chunk) *chat.Chunk {
 		ch.Content, ch.Reasoning, ch.Refusal, ch.ToolCalls = "", "", "", nil
 	}
 	s.gave = s.gave || ch.Output()
+	s.join.Join(ch) // some servers cut characters in two
 	return ch
 }
 

@@ -14,7 +14,10 @@ type tally struct {
 	limit int64
 }
 
-var errAnswerTooLarge = errors.New("the answer is too large")
+var (
+	errAnswerTooLarge = errors.New("the answer is too large")
+	errTooManyCalls   = errors.New("the answer calls too many tools")
+)
 
 func (t *tally) Read(p []byte) (int, error) {
 	n, err := t.a.body.Read(p)

@@ -11,9 +11,11 @@ import (
 
 func BenchmarkAcquire(b *testing.B) {
 	for name, cfg := range map[string]pacer.Config{
-		"unlimited": {},
-		"in flight": {MaxInFlight: 16},
+		"default":   {},
+		"unlimited": {StartInFlight: -1},
+		"in flight": {MaxInFlight: 16, StartInFlight: -1},
 		"rate":      {RequestsPerMinute: 1_000_000_000, MaxInFlight: 16},
+		"tokens":    {TokensPerMinute: 1_000_000_000, MaxInFlight: 16},
 	} {
 		b.Run(name, func(b *testing.B) {
 			p, err := pacer.New(cfg)
@@ -23,11 +25,11 @@ func BenchmarkAcquire(b *testing.B) {
 			ctx := context.Background()
 			b.ReportAllocs()
 			for b.Loop() {
-				permit, err := p.Acquire(ctx)
+				permit, err := p.AcquireFor(ctx, pacer.Demand{Agent: "a", Tokens: 10})
 				if err != nil {
 					b.Fatal(err)
 				}
-				permit.Release()
+				permit.Done(pacer.Result{Outcome: pacer.Answered, Outputs: 10, Tokens: 10})
 			}
 		})
 	}
@@ -48,19 +50,21 @@ func BenchmarkContended(b *testing.B) {
 		}
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/goroutines, "ns/admission")
 	}
-	b.Run("pacer", func(b *testing.B) {
-		p, err := pacer.New(pacer.Config{MaxInFlight: places})
-		if err != nil {
-			b.Fatal(err)
-		}
-		ctx := context.Background()
-		crowd(b, func() {
-			if permit, err := p.Acquire(ctx); err == nil {
-				runtime.Gosched() // let others find it taken
-				permit.Release()
+	for name, start := range map[string]int{"pacer": 0, "pacer that learns nothing": -1} {
+		b.Run(name, func(b *testing.B) {
+			p, err := pacer.New(pacer.Config{MaxInFlight: places, StartInFlight: start})
+			if err != nil {
+				b.Fatal(err)
 			}
+			ctx := context.Background()
+			crowd(b, func() {
+				if permit, err := p.Acquire(ctx); err == nil {
+					runtime.Gosched() // let others find it taken
+					permit.Release()
+				}
+			})
 		})
-	})
+	}
 	b.Run("channel", func(b *testing.B) {
 		free := make(chan struct{}, places)
 		crowd(b, func() {

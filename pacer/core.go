@@ -42,26 +42,21 @@ type core struct {
 	pause       pause
 	told        told
 
+	epoch    time.Time // of offsets: when it was first asked anything about time
 	inFlight int
-	count    count
+	admitted int64 // so far
 	queue    queue
 	next     time.Time // when the next in the queue can go in; zero: unknown, or nobody waits
 	why      Reason    // what it waits for
 	pace     pace
 }
 
-// count is all that was ever admitted.
-type count struct {
-	requests int64
-	tokens   int64
-}
-
 // A seat is what an admission has taken, and what was heard of it.
 type seat struct {
-	began   time.Time
+	began   time.Duration // since core.epoch
 	at      time.Duration // as the meter counts
 	booking booking
-	count   count // before it
+	number  int64 // among all admitted
 	heard   heard
 }
 
@@ -85,36 +80,37 @@ func (c *core) exitFree() bool {
 	return true
 }
 
-// enter admits a caller (w and err are nil), puts it into the queue (w), or
-// refuses it. A zero deadline is none.
-func (c *core) enter(now, deadline time.Time, d Demand) (w *waiter, s seat, err error) {
-	if c.tokens != nil && d.need() > c.tokens.limit {
-		return nil, seat{}, &TooLargeError{Tokens: d.Tokens, Max: c.tokens.limit}
+// enter admits a caller and fills its seat (w and err are nil), puts it into the
+// queue (w), where that is done later, or refuses it. A zero deadline is none.
+func (c *core) enter(now, deadline time.Time, d Demand, s *seat) (w *waiter, err error) {
+	if c.tokens != nil && !c.tokens.fits(d.need()) {
+		return nil, &TooLargeError{Tokens: d.Tokens, Max: int(c.tokens.limit)}
 	}
-	if s, ok := c.try(now, d); ok {
-		return nil, s, nil
+	if c.try(now, d, s) {
+		return nil, nil
 	}
 	if err := c.refusal(now, deadline, d); err != nil {
 		c.admitDue(now) // takes back what gate reserved
-		return nil, seat{}, err
+		return nil, err
 	}
-	w = &waiter{demand: d, since: now, deadline: deadline, done: make(chan struct{})}
+	w = &waiter{demand: d, since: now, deadline: deadline, done: make(chan struct{}), seat: s}
 	c.queue.push(w, rank(d, c.finishFirst))
 	c.admitDue(now)
-	return w, seat{}, nil
+	return w, nil
 }
 
 // try admits a caller if all gates are open and nobody waits. If not, what gate
 // may have reserved stays so until the next admitDue.
-func (c *core) try(now time.Time, d Demand) (s seat, ok bool) {
+func (c *core) try(now time.Time, d Demand, s *seat) bool {
 	c.admitDue(now) // whose time has come goes first, also if the timer is late
 	if c.queue.len > 0 {
-		return seat{}, false
+		return false
 	}
 	if _, why := c.gate(now, d); why != "" {
-		return seat{}, false
+		return false
 	}
-	return c.admit(now, d), true
+	c.admit(now, d, s)
+	return true
 }
 
 func (c *core) refusal(now, deadline time.Time, d Demand) error {
@@ -135,7 +131,7 @@ func (c *core) leave(now time.Time, w *waiter) {
 		c.queue.remove(w)
 		c.admitDue(now)
 	case w.err == nil:
-		c.exit(now, &w.seat, Result{}, false)
+		c.exit(now, w.seat, Result{}, false)
 	}
 }
 
@@ -146,17 +142,13 @@ func (c *core) exit(now time.Time, s *seat, r Result, used bool) {
 		c.rate.refund(now, s.at)
 	}
 	if c.tokens != nil {
-		spent := r.Tokens
-		if !used || spent == 0 && (r.Outcome == Refused || r.Outcome == Throttled) {
-			spent = -1
-		}
-		c.tokens.settle(now, s.booking, spent)
+		c.tokens.settle(now, s.booking, int64(r.spent(used)))
 	}
 	if c.climb != nil {
 		if used {
-			c.climb.ended(now, s, r)
+			c.climb.ended(c.offset(now), s, r)
 		} else {
-			c.climb.returned(now)
+			c.climb.returned(c.offset(now))
 		}
 	}
 	c.admitDue(now)
@@ -165,7 +157,7 @@ func (c *core) exit(now time.Time, s *seat, r Result, used bool) {
 // firstOutput hears of the first output of a request.
 func (c *core) firstOutput(now time.Time, s *seat, after time.Duration) {
 	if c.climb != nil {
-		c.climb.first(now, s, after)
+		c.climb.first(c.offset(now), s, after)
 		c.admitDue(now)
 	}
 }
@@ -173,16 +165,15 @@ func (c *core) firstOutput(now time.Time, s *seat, after time.Duration) {
 // output hears of further output of a request.
 func (c *core) output(now time.Time, s *seat, pieces int) {
 	if c.climb != nil {
-		c.climb.output(now, s, pieces)
+		c.climb.output(c.offset(now), s, pieces)
 		c.admitDue(now)
 	}
 }
 
-// heed hears what the server said is left, in its answer to a request that was
-// admitted when the count was since.
-func (c *core) heed(now time.Time, since count, allowances []Allowance) {
+// heed hears what the server said is left, in its answer to a request.
+func (c *core) heed(now time.Time, number int64, allowances []Allowance) {
 	for _, a := range allowances {
-		c.told.heed(now, a, c.count, since)
+		c.told.heed(now, a, c.admitted-number)
 	}
 	c.admitDue(now)
 }
@@ -213,7 +204,8 @@ func (c *core) admitDue(now time.Time) {
 		}
 		c.queue.take(w)
 		c.pace.step(now)
-		w.grant(c.admit(now, w.demand))
+		c.admit(now, w.demand, w.seat)
+		close(w.done)
 	}
 	c.next, c.why = time.Time{}, ""
 	c.pace.rest()
@@ -229,8 +221,11 @@ func (c *core) gate(now time.Time, d Demand) (opens time.Time, why Reason) {
 		return time.Time{}, InFlight
 	}
 	if c.climb != nil {
-		if at, open := c.climb.opens(now); !open {
-			return at, Load
+		if at, open := c.climb.opens(c.offset(now)); !open {
+			if at == 0 {
+				return time.Time{}, Load
+			}
+			return c.epoch.Add(at), Load
 		}
 	}
 	if at, why := c.pause.opens(now); why != "" {
@@ -252,17 +247,24 @@ func (c *core) gate(now time.Time, d Demand) (opens time.Time, why Reason) {
 	return time.Time{}, ""
 }
 
+// offset is a moment as the climber and seats count.
+func (c *core) offset(now time.Time) time.Duration {
+	if c.epoch.IsZero() {
+		c.epoch = now
+	}
+	return now.Sub(c.epoch)
+}
+
 func (c *core) full() bool { return c.maxInFlight > 0 && c.inFlight >= c.maxInFlight }
 
-func (c *core) admit(now time.Time, d Demand) seat {
-	s := seat{began: now, count: c.count}
+func (c *core) admit(now time.Time, d Demand, s *seat) {
 	c.inFlight++
-	c.count.requests++
-	c.count.tokens += int64(d.need())
+	c.admitted++
+	s.began, s.number = c.offset(now), c.admitted
 	c.pause.spend(now)
 	c.told.spend(d.need())
 	if c.climb != nil {
-		c.climb.started(now, &s)
+		c.climb.started(s.began, s)
 	}
 	if c.tokens != nil {
 		s.booking = c.tokens.take(now, d.need())
@@ -270,7 +272,6 @@ func (c *core) admit(now time.Time, d Demand) seat {
 	if c.rate != nil {
 		s.at = c.rate.spend(now)
 	}
-	return s
 }
 
 // unfit refuses a caller with so many others ahead if time alone, however
@@ -329,7 +330,7 @@ func (c *core) stats(now time.Time) Stats {
 		s.Abandoned = c.climb.ghosts.len()
 	}
 	if c.tokens != nil {
-		s.TokensBooked = c.tokens.booked(now)
+		s.TokensBooked = int(c.tokens.booked(now))
 	}
 	// Whoever has waited longest is the first of some lane.
 	for _, v := range c.queue.levels {

@@ -3,6 +3,7 @@ package pacer
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,19 +30,19 @@ type Demand struct {
 }
 
 // need is the tokens to reserve.
-func (d Demand) need() int { return max(d.Tokens, 0) }
+func (d Demand) need() int64 { return int64(max(d.Tokens, 0)) }
 
-// A Ticket is a place in line. It ends with Wait or with Cancel.
+// A Ticket is a place in line. The first call of Wait or Cancel ends it.
 type Ticket struct {
-	pacer *Pacer
-	w     *waiter // nil: the permit was to be had at once
-	seat  seat
+	permit *Permit // to be
+	w      *waiter // nil: it was to be had at once
+	ended  atomic.Bool
 }
 
 // Enqueue takes a place in line without waiting. The errors are those of
-// [Pacer.Acquire] for a caller who need not wait to be refused. Who has a
-// ticket must call [Ticket.Wait] or [Ticket.Cancel]: a place that was granted
-// to nobody is one less for the others.
+// [Pacer.AcquireFor] for a caller who need not wait to be refused. Who has a
+// ticket must call [Ticket.Wait] or [Ticket.Cancel], or both in this order: a
+// place that is granted to nobody is one less for the others.
 func (p *Pacer) Enqueue(ctx context.Context, d Demand) (*Ticket, error) {
 	if ctx == nil {
 		return nil, errors.New("pacer: nil context")
@@ -49,35 +50,39 @@ func (p *Pacer) Enqueue(ctx context.Context, d Demand) (*Ticket, error) {
 	if ctx.Err() != nil {
 		return nil, ended(ctx, 0, "")
 	}
-	w, s, err := p.enter(ctx, d)
+	permit := &Permit{pacer: p}
+	w, err := p.enter(ctx, d, permit)
 	if err != nil {
 		return nil, err
 	}
-	return &Ticket{pacer: p, w: w, seat: s}, nil
+	return &Ticket{permit: permit, w: w}, nil
 }
 
-// Wait waits for the permit. It is to be called once; the context may be
-// another one than that of Enqueue.
+// Wait waits for the permit. The context may be another one than that of
+// Enqueue; when it ends, so does the ticket.
 func (t *Ticket) Wait(ctx context.Context) (*Permit, error) {
 	switch {
-	case t == nil || t.pacer == nil:
+	case t == nil || t.permit == nil:
 		return nil, errors.New("pacer: no ticket")
 	case ctx == nil:
 		return nil, errors.New("pacer: nil context")
+	case t.ended.Swap(true):
+		return nil, errors.New("pacer: the ticket was used before")
 	case t.w == nil:
-		return newPermit(t.pacer, t.seat), nil
+		return t.permit, nil
 	}
-	return t.pacer.await(ctx, t.w)
+	return t.permit.await(ctx, t.w)
 }
 
-// Cancel leaves the line. It must not be called after Wait.
+// Cancel leaves the line. After Wait it does nothing, so that it can be
+// deferred.
 func (t *Ticket) Cancel() {
 	switch {
-	case t == nil || t.pacer == nil:
+	case t == nil || t.permit == nil || t.ended.Swap(true):
 	case t.w == nil:
-		newPermit(t.pacer, t.seat).Return()
+		t.permit.Return()
 	default:
-		t.pacer.leave(t.w)
+		t.permit.pacer.leave(t.w)
 	}
 }
 
@@ -97,8 +102,11 @@ func (t *Ticket) Place() Place {
 	if t == nil || t.w == nil {
 		return Place{}
 	}
-	p := t.pacer
+	p := t.permit.pacer
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.core.place(time.Now(), t.w)
+	now := time.Now()
+	place := p.core.place(now, t.w)
+	p.armLocked(now) // looking may have let somebody in
+	return place
 }

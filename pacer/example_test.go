@@ -10,28 +10,69 @@ import (
 )
 
 func Example() {
-	p, err := pacer.New(pacer.Config{RequestsPerMinute: 500, MaxInFlight: 32})
+	p, err := pacer.New(pacer.Config{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 
 	call := func(ctx context.Context) error {
-		permit, err := p.Acquire(ctx)
+		permit, err := p.AcquireFor(ctx, pacer.Demand{Agent: "agent 7"})
 		if err != nil {
 			return err
 		}
-		defer permit.Release() // when the answer has been read to its end
+		defer permit.Release() // does nothing after Done
 
-		fmt.Println("in flight:", p.Stats().InFlight)
+		fmt.Println("in flight:", p.Stats().InFlight, "of", p.Stats().Limit)
+		permit.FirstOutput(300 * time.Millisecond)
+		permit.Done(pacer.Result{Outcome: pacer.Answered, Outputs: 120})
 		return nil
 	}
 	fmt.Println(call(context.Background()))
 	fmt.Println("in flight:", p.Stats().InFlight)
 	// Output:
-	// in flight: 1
+	// in flight: 1 of 8
 	// <nil>
 	// in flight: 0
+}
+
+// An estimate is reserved, and what was used takes its place.
+func ExamplePermit_Done() {
+	p, _ := pacer.New(pacer.Config{TokensPerMinute: 10_000, TokenBurst: -1})
+
+	permit, _ := p.AcquireFor(context.Background(), pacer.Demand{Tokens: 9_000})
+	fmt.Println("booked:", p.Stats().TokensBooked)
+	permit.Done(pacer.Result{Outcome: pacer.Answered, Tokens: 1_200})
+	fmt.Println("booked:", p.Stats().TokensBooked)
+
+	_, err := p.AcquireFor(context.Background(), pacer.Demand{Tokens: 10_001})
+	fmt.Println(err)
+	// Output:
+	// booked: 9000
+	// booked: 1200
+	// pacer: request is too large: 10001 tokens, want at most 10000, all that a minute has
+}
+
+// Who waits can see for what, and how many are ahead.
+func ExamplePacer_Enqueue() {
+	p, _ := pacer.New(pacer.Config{MaxInFlight: 1})
+	permit, _ := p.Acquire(context.Background())
+
+	ticket, err := p.Enqueue(context.Background(), pacer.Demand{Agent: "agent 7", Priority: 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer ticket.Cancel()
+	fmt.Println(ticket.Place().Ahead, "ahead, waiting for", ticket.Place().For)
+
+	permit.Release()
+	mine, err := ticket.Wait(context.Background())
+	fmt.Println(err)
+	mine.Release()
+	// Output:
+	// 0 ahead, waiting for a request in flight to end
+	// <nil>
 }
 
 // One caller was told to wait; all callers do.

@@ -7,7 +7,7 @@ import "time"
 // down or recovers, is taken out of it, or a limit that grows while a server
 // recovers would look like the reason for that.
 type fit struct {
-	origin time.Time // of the times t
+	origin time.Duration // of the times t
 
 	w, x, y, t         float64 // sums
 	xx, xy, xt, yt, tt float64

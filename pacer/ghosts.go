@@ -18,24 +18,24 @@ const (
 //	                                                                      for about as long
 //	one has just expired and the server refuses, or is slow               the next weigh twice as long
 type ghosts struct {
-	left   []time.Time // when we left, in order
-	expire []time.Time // when each loses its weight
+	left   []time.Duration // when we left, in order
+	expire []time.Duration // when each loses its weight
 	weigh  time.Duration
-	last   time.Time // when one last expired without a sign of life
+	last   time.Duration // when one last expired without a sign of life; zero: none has
 }
 
-func (g *ghosts) add(now time.Time) {
+func (g *ghosts) add(now time.Duration) {
 	if g.weigh == 0 {
 		g.weigh = firstGhost
 	}
 	g.left = append(g.left, now)
-	g.expire = append(g.expire, now.Add(g.weigh))
+	g.expire = append(g.expire, now+g.weigh)
 }
 
-func (g *ghosts) advance(now time.Time) {
+func (g *ghosts) advance(now time.Duration) {
 	// Not in order, if the time they weigh has become shorter: none is worth
 	// more than that.
-	for len(g.expire) > 0 && !now.Before(g.expire[0]) {
+	for len(g.expire) > 0 && now >= g.expire[0] {
 		g.last = g.expire[0]
 		g.pop()
 	}
@@ -47,30 +47,25 @@ func (g *ghosts) pop() {
 
 // well is told that a request which began at a time got its first output as
 // quickly as ever.
-func (g *ghosts) well(now, began time.Time) {
-	if len(g.left) == 0 || !g.left[0].Before(began) {
+func (g *ghosts) well(now, began time.Duration) {
+	if len(g.left) == 0 || g.left[0] >= began {
 		return
 	}
-	age := now.Sub(g.left[0])
+	age := now - g.left[0]
 	g.pop()
 	g.weigh = max(leastGhost, g.weigh-(g.weigh-age)/4)
 }
 
 // ill is told that the server has less room than it should.
-func (g *ghosts) ill(now time.Time) {
-	if g.last.IsZero() || now.Sub(g.last) > g.weigh {
+func (g *ghosts) ill(now time.Duration) {
+	if g.last == 0 || now-g.last > g.weigh {
 		return
 	}
-	g.last = time.Time{}
+	g.last = 0
 	g.weigh = min(2*g.weigh, mostGhost)
 }
 
-// next is when the next one loses its weight; zero if there is none.
-func (g *ghosts) next() time.Time {
-	if len(g.expire) == 0 {
-		return time.Time{}
-	}
-	return g.expire[0]
-}
+// next is when the next one loses its weight. There must be one.
+func (g *ghosts) next() time.Duration { return g.expire[0] }
 
 func (g *ghosts) len() int { return len(g.left) }

@@ -42,40 +42,41 @@ func (p *Pacer) AcquireFor(ctx context.Context, d Demand) (*Permit, error) {
 	if ctx.Err() != nil {
 		return nil, ended(ctx, 0, "")
 	}
-	w, s, err := p.enter(ctx, d)
+	permit := &Permit{pacer: p}
+	w, err := p.enter(ctx, d, permit)
 	switch {
 	case err != nil:
 		return nil, err
 	case w == nil:
-		return newPermit(p, s), nil
+		return permit, nil
 	}
-	return p.await(ctx, w)
+	return permit.await(ctx, w)
 }
 
-// enter takes a seat or a place in line.
-func (p *Pacer) enter(ctx context.Context, d Demand) (*waiter, seat, error) {
+// enter takes a seat for a permit, or a place in line.
+func (p *Pacer) enter(ctx context.Context, d Demand, permit *Permit) (*waiter, error) {
 	deadline, _ := ctx.Deadline()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.core.enterFree() {
-		return nil, seat{}, nil
+		return nil, nil
 	}
 	now := time.Now()
-	w, s, err := p.core.enter(now, deadline, d)
+	w, err := p.core.enter(now, deadline, d, &permit.seat)
 	p.armLocked(now)
-	return w, s, err
+	return w, err
 }
 
-// await waits for w to be let in.
-func (p *Pacer) await(ctx context.Context, w *waiter) (*Permit, error) {
+// await waits for w, who waits for p, to be let in.
+func (p *Permit) await(ctx context.Context, w *waiter) (*Permit, error) {
 	select {
 	case <-w.done:
 		if w.err != nil {
 			return nil, w.err
 		}
-		return newPermit(p, w.seat), nil
+		return p, nil
 	case <-ctx.Done():
-		waited, why := p.leave(w)
+		waited, why := p.pacer.leave(w)
 		return nil, ended(ctx, waited, why)
 	}
 }
@@ -101,13 +102,14 @@ func (p *Pacer) TryAcquireFor(d Demand) *Permit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.core.enterFree() {
-		return newPermit(p, seat{})
+		return &Permit{pacer: p}
 	}
-	if p.core.tokens != nil && d.need() > p.core.tokens.limit {
+	if p.core.tokens != nil && !p.core.tokens.fits(d.need()) {
 		return nil
 	}
 	now := time.Now()
-	s, ok := p.core.try(now, d)
+	permit := &Permit{pacer: p}
+	ok := p.core.try(now, d, &permit.seat)
 	if !ok {
 		p.core.admitDue(now) // takes back what try reserved
 	}
@@ -115,7 +117,7 @@ func (p *Pacer) TryAcquireFor(d Demand) *Permit {
 	if !ok {
 		return nil
 	}
-	return newPermit(p, s)
+	return permit
 }
 
 // CoolDown holds back everybody for d from now: nobody is admitted before it
@@ -155,11 +157,11 @@ func (p *Pacer) Heed(permit *Permit, allowances ...Allowance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	since := p.core.count
+	number := p.core.admitted
 	if permit != nil && permit.pacer == p {
-		since = permit.seat.count
+		number = permit.seat.number
 	}
-	p.core.heed(now, since, allowances)
+	p.core.heed(now, number, allowances)
 	p.armLocked(now)
 }
 

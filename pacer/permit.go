@@ -26,11 +26,15 @@ const (
 	// business.
 	Failed
 
-	// Abandoned: we left while the server was at it, after a timeout or by
-	// a cancel. The server may go on for a while, or keep the place taken
-	// without, so the request keeps its weight for a time that is learned
-	// from how the server does after that.
+	// Abandoned: we ran out of patience while the server was at it. The server
+	// may go on for a while, or keep the place taken without, so the request
+	// keeps its weight for a time that is learned from how the server does
+	// after that.
 	Abandoned
+
+	// Cancelled: the caller did not want it any more. It keeps its weight
+	// like one that was abandoned, and is no sign of a slow server.
+	Cancelled
 )
 
 func (o Outcome) String() string {
@@ -40,7 +44,7 @@ func (o Outcome) String() string {
 	return outcomes[o]
 }
 
-var outcomes = [...]string{"unknown", "answered", "refused", "throttled", "failed", "abandoned"}
+var outcomes = [...]string{"unknown", "answered", "refused", "throttled", "failed", "abandoned", "cancelled"}
 
 // A Result is how a request ended. In each field zero means that it is not
 // known.
@@ -52,10 +56,24 @@ type Result struct {
 	Outputs int
 
 	// Tokens is what the request has used of TokensPerMinute. Zero leaves the
-	// reservation as it is, except where nothing can have been used: for
-	// Refused and Throttled it goes back. A negative number says that nothing
-	// was used.
+	// reservation as it is, except where nothing will have been used: what was
+	// Refused or Throttled, or Failed before any output, gives it back. A
+	// negative number says that nothing was used.
 	Tokens int
+}
+
+// spent is what to settle a reservation with: less than none for nothing, zero
+// for what was reserved.
+func (r Result) spent(used bool) int {
+	switch {
+	case !used:
+		return -1
+	case r.Tokens != 0:
+		return r.Tokens
+	case r.Outcome == Refused, r.Outcome == Throttled, r.Outcome == Failed && r.Outputs == 0:
+		return -1
+	}
+	return 0
 }
 
 // A Permit lets one request start. It counts as in flight until the first call
@@ -64,12 +82,10 @@ type Result struct {
 type Permit struct {
 	pacer *Pacer
 	ended atomic.Bool
-	due   atomic.Int64 // nanoseconds since seat.began before which Output has nothing to say
+	due   atomic.Int64 // before this moment, in nanoseconds since 1970, Output has nothing to say
 
 	seat seat // guarded by pacer.mu once the permit is out
 }
-
-func newPermit(p *Pacer, s seat) *Permit { return &Permit{pacer: p, seat: s} }
 
 // FirstOutput says that the first output has come, so long after the request
 // was sent. Do not tell it of models that think unseen before they write: how
@@ -85,11 +101,11 @@ func (p *Permit) FirstOutput(after time.Duration) {
 // from it is how fast they follow one another. It may be called for each
 // piece; more than twice a second it does next to nothing.
 func (p *Permit) Output(pieces int) {
-	if !p.out() {
+	if pieces <= 0 || !p.out() {
 		return
 	}
-	since := time.Since(p.seat.began)
-	if due := p.due.Load(); int64(since) < due || !p.due.CompareAndSwap(due, int64(since+outputEvery)) {
+	now := time.Now().UnixNano()
+	if due := p.due.Load(); now < due || !p.due.CompareAndSwap(due, now+int64(outputEvery)) {
 		return
 	}
 	p.pacer.tell(p, func(c *core, now time.Time) { c.output(now, &p.seat, pieces) })
@@ -102,6 +118,7 @@ const outputEvery = 500 * time.Millisecond
 // place in the minute is spent.
 func (p *Permit) Done(r Result) {
 	if p.end() {
+		r.Outputs = max(r.Outputs, 0)
 		p.pacer.giveBack(p, r, true)
 	}
 }

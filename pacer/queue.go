@@ -9,22 +9,17 @@ import (
 const patience = 8
 
 // A waiter is one caller in the queue. Its channel is closed when it has been
-// admitted or refused; seat and err may be read after that.
+// admitted or refused; its seat and err may be read after that.
 type waiter struct {
 	demand   Demand
 	since    time.Time
 	deadline time.Time // zero: none
 	done     chan struct{}
-	seat     seat
+	seat     *seat // filled when it is admitted
 	err      error
 
 	lane          *lane // nil: not in the queue any more
 	before, after *waiter
-}
-
-func (w *waiter) grant(s seat) {
-	w.seat = s
-	close(w.done)
 }
 
 func (w *waiter) refuse(err error) {

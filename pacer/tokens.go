@@ -10,13 +10,13 @@ import (
 // is booked. The bucket may go into debt, or nothing larger than a burst would
 // ever pass: who comes after a large one waits for the debt to be paid.
 type purse struct {
-	limit int // a minute
+	limit int64 // a minute
 	burst float64
 
 	epoch    time.Time
 	bookings []booked // of the last minute, in order
 	gone     uint64   // how many have left it
-	sum      int
+	sum      int64
 
 	level float64 // of the bucket, at the time of
 	asOf  time.Duration
@@ -24,18 +24,24 @@ type purse struct {
 
 type booked struct {
 	at     time.Duration // since epoch
-	tokens int
+	tokens int64
 }
 
 // A booking is the tokens that a request has reserved.
 type booking struct {
 	number uint64 // among all, from 1; zero: nothing is reserved
-	tokens int
+	tokens int64
 }
 
+// mostTokens is more than anybody has, and few enough for sums of many.
+const mostTokens = 1 << 50
+
 func newPurse(perMinute, burst int) *purse {
-	return &purse{limit: perMinute, burst: float64(burst), level: float64(burst)}
+	return &purse{limit: min(int64(perMinute), mostTokens), burst: float64(burst), level: float64(burst)}
 }
+
+// fits reports whether a request of n tokens could ever be let in.
+func (p *purse) fits(n int64) bool { return n <= p.limit }
 
 func (p *purse) perSecond() float64 { return float64(p.limit) / 60 }
 
@@ -60,7 +66,7 @@ func (p *purse) refresh(now time.Time) (at time.Duration) {
 }
 
 // opens returns when a request of n tokens fits. n is at most the limit.
-func (p *purse) opens(now time.Time, n int) time.Time {
+func (p *purse) opens(now time.Time, n int64) time.Time {
 	if n <= 0 {
 		return now
 	}
@@ -81,7 +87,7 @@ func (p *purse) opens(now time.Time, n int) time.Time {
 const slack = 1e-6
 
 // take books n tokens now.
-func (p *purse) take(now time.Time, n int) booking {
+func (p *purse) take(now time.Time, n int64) booking {
 	if n <= 0 {
 		return booking{}
 	}
@@ -94,11 +100,11 @@ func (p *purse) take(now time.Time, n int) booking {
 
 // settle puts what was used in place of what was reserved. Zero leaves it,
 // negative means nothing was used.
-func (p *purse) settle(now time.Time, b booking, used int) {
+func (p *purse) settle(now time.Time, b booking, used int64) {
 	if used == 0 {
 		return
 	}
-	used = max(used, 0)
+	used = min(max(used, 0), mostTokens)
 	at := p.refresh(now)
 	more := used - b.tokens
 	switch {
@@ -117,7 +123,7 @@ func (p *purse) settle(now time.Time, b booking, used int) {
 }
 
 // booked returns what is booked in the last minute.
-func (p *purse) booked(now time.Time) int {
+func (p *purse) booked(now time.Time) int64 {
 	p.refresh(now)
 	return p.sum
 }

@@ -1,6 +1,9 @@
 package pacer
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // An Allowance is what a server said is left of a limit, for example in the
 // headers of an answer. Package ratelimit reads those.
@@ -20,7 +23,9 @@ type Allowance struct {
 	Reset time.Duration
 
 	// AtOnce says that all of it comes back at Reset. Without, it comes back
-	// evenly, as it does in the buckets that most providers use.
+	// evenly, as it does in the buckets that most providers use, and no faster
+	// than Limit in a minute: some publish what a minute has and keep a bucket
+	// of less.
 	AtOnce bool
 }
 
@@ -46,27 +51,27 @@ type allotment struct {
 
 func (t *told) on() bool { return t.requests.on || t.tokens.on }
 
-// heed takes in what the server said when it looked at a request that was
-// admitted when the count was since. What was admitted after that may or may
-// not be part of it, and is taken not to be.
-func (t *told) heed(now time.Time, a Allowance, all, since count) {
-	to, later := &t.requests, all.requests-since.requests-1
+// heed takes in what the server said in its answer to a request after which so
+// many were admitted. Those may or may not be part of it, and are taken not to
+// be.
+func (t *told) heed(now time.Time, a Allowance, later int64) {
+	to := &t.requests
 	if a.Tokens {
 		to, later = &t.tokens, 0 // a bill of tokens is too coarse to count twice
 	}
 	if a.Remaining < 0 || a.Reset <= 0 {
 		return // nothing can be made of it
 	}
-	n := allotment{on: true, left: float64(a.Remaining) - float64(max(later, 0)), asOf: now, all: float64(max(a.Limit, 0))}
+	n := allotment{on: true, left: float64(a.Remaining) - float64(later), asOf: now, all: float64(max(a.Limit, 0))}
 	n.until = now.Add(min(a.Reset, maxTold))
-	if back := float64(a.Limit - a.Remaining); back > 0 && !a.AtOnce {
-		n.rate = back / a.Reset.Seconds()
+	if back := float64(a.Limit) - float64(a.Remaining); back > 0 && !a.AtOnce {
+		n.rate = min(back/a.Reset.Seconds(), float64(a.Limit)/60)
 	}
 	*to = n
 }
 
 // opens returns when a request of so many tokens fits.
-func (t *told) opens(now time.Time, tokens int) time.Time {
+func (t *told) opens(now time.Time, tokens int64) time.Time {
 	at := t.requests.opens(now, 1)
 	if tokens > 0 {
 		if b := t.tokens.opens(now, float64(tokens)); b.After(at) {
@@ -76,7 +81,7 @@ func (t *told) opens(now time.Time, tokens int) time.Time {
 	return at
 }
 
-func (t *told) spend(tokens int) {
+func (t *told) spend(tokens int64) {
 	t.requests.spend(1)
 	t.tokens.spend(float64(tokens))
 }
@@ -99,8 +104,8 @@ func (a *allotment) opens(now time.Time, n float64) time.Time {
 	case a.rate <= 0:
 		return a.until
 	}
-	if at := now.Add(seconds((n - left) / a.rate)); at.Before(a.until) {
-		return at.Add(time.Nanosecond)
+	if wait := math.Ceil((n - left) / a.rate * float64(time.Second)); wait < float64(a.until.Sub(now)) {
+		return now.Add(time.Duration(wait))
 	}
 	return a.until
 }

@@ -166,7 +166,7 @@ func TestParse(t *testing.T) {
 func TestServers(t *testing.T) {
 	for _, format := range engine.Formats() {
 		t.Run(string(format), func(t *testing.T) {
-			c, err := engine.Listen(engine.ServerConfig{Engine: engine.Config{Limits: engine.Limits{Requests: 100, Format: format}}})
+			c, err := engine.Listen(engine.ServerConfig{Engine: engine.Config{Limits: engine.Limits{Requests: 10, Format: format}}})
 			require.NoError(t, err)
 			defer c.Close()
 			resp, err := http.Post(c.BaseURL()+"/chat/completions", "application/json",
@@ -179,8 +179,8 @@ func TestServers(t *testing.T) {
 				return
 			}
 			require.Len(t, got, 1)
-			assert.Equal(t, 99, got[0].Remaining)
-			assert.Equal(t, 100, got[0].Limit)
+			assert.Equal(t, 9, got[0].Remaining)
+			assert.Equal(t, 10, got[0].Limit)
 			assert.Positive(t, got[0].Reset)
 			assert.False(t, got[0].Tokens)
 		})
