@@ -33,6 +33,10 @@ type options struct {
 	report      string // path, "-" for stdout, "" for none
 	resume      bool
 	naive       bool
+	incident    string   // what befalls the embedded engine, "" for the embedded author alone
+	servers     []string // further servers behind the endpoint
+	compare     string   // an earlier run
+	env         []string // further variables of the environment to keep
 }
 
 // embedded reports whether the embedded server plays the model.
@@ -75,6 +79,11 @@ func parseOptions(args []string, help io.Writer) (*options, error) {
 	fs.StringVar(&o.report, "report", "", "file for a JSON report, - for stdout; a device or a pipe is written into")
 	fs.BoolVar(&o.naive, "naive", false, "the old way, for seeing the deadlock: no timeouts, no way out, no report; without -faults the server hangs on every request, without -out the book goes to ./bible-naive")
 
+	fs.StringVar(&o.incident, "incident", "", "plays an incident on an embedded inference engine, and what is said of it: "+strings.Join(incidents(), ", "))
+	fs.Func("servers", "addresses of servers behind the endpoint to ask how they are, with commas between; what a router names is asked anyway", list(&o.servers))
+	fs.StringVar(&o.compare, "compare", "", "folder of an earlier run: says what has changed since, servers, settings and client")
+	fs.Func("keep-env", "names of environment variables to keep with the run, with commas between", list(&o.env))
+
 	var files []string
 	for len(args) > 0 { // flags may follow the session
 		if err := fs.Parse(args); err != nil {
@@ -113,6 +122,15 @@ func parseOptions(args []string, help io.Writer) (*options, error) {
 	if o.naive && o.resume {
 		return nil, errors.New("-naive keeps no journal, so there is nothing for -resume to go on with")
 	}
+	if o.naive && (o.incident != "" || o.compare != "" || len(o.servers) > 0) {
+		return nil, errors.New("-naive asks no server how it is, so -incident, -servers and -compare are not for it")
+	}
+	if o.incident != "" && !set["agents"] {
+		o.agents = incidentAgents
+	}
+	if o.incident != "" && !set["deadline"] {
+		o.deadline = incidentTime
+	}
 	if o.naive && !set["out"] {
 		o.out += "-naive" // what an ordinary run made there stays as it is
 	}
@@ -142,7 +160,7 @@ func (o *options) check(set map[string]bool) error {
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 			return fmt.Errorf("-base-url is %q, want one such as http://localhost:8000/v1", hideKey(o.baseURL))
 		}
-		for _, name := range []string{"faults", "habits", "seed"} {
+		for _, name := range []string{"faults", "habits", "seed", "incident"} {
 			if set[name] {
 				return fmt.Errorf("-%s is for the embedded server, and -base-url names another", name)
 			}
@@ -152,7 +170,25 @@ func (o *options) check(set map[string]bool) error {
 	if set["api-key-env"] {
 		return errors.New("-api-key-env needs -base-url: the embedded server takes no key")
 	}
-	return checkOffline(o.faults, o.habits)
+	if len(o.servers) > 0 {
+		return errors.New("-servers needs -base-url: the embedded server stands alone")
+	}
+	if o.incident != "" && set["faults"] {
+		return errors.New("-faults are those of the embedded author, and -incident is played on an engine; give one of them")
+	}
+	return checkOffline(o)
+}
+
+// list reads names with commas between them.
+func list(into *[]string) func(string) error {
+	return func(s string) error {
+		for name := range strings.SplitSeq(s, ",") {
+			if name = strings.TrimSpace(name); name != "" {
+				*into = append(*into, name)
+			}
+		}
+		return nil
+	}
 }
 
 // hideKey returns a URL without what could be a secret in it.

@@ -50,6 +50,11 @@ func TestUsageErrorsNameTheFlag(t *testing.T) {
 		want string
 	}{
 		"unknown flag":            {[]string{"-colour"}, "flag provided but not defined: -colour"},
+		"an unknown incident":     {[]string{"-incident", "flood"}, `-incident is "flood", want one of abort-storm, `},
+		"an incident and faults":  {[]string{"-incident", "overload", "-faults", "none"}, "-faults are those of the embedded author, and -incident is played on an engine; give one of them"},
+		"an incident elsewhere":   {[]string{"-incident", "overload", "-base-url", "http://h/v1"}, "-incident is for the embedded server, and -base-url names another"},
+		"servers of nobody":       {[]string{"-servers", "http://h"}, "-servers needs -base-url: the embedded server stands alone"},
+		"naive, and asking":       {[]string{"-naive", "-incident", "overload"}, "-naive asks no server how it is, so -incident, -servers and -compare are not for it"},
 		"no number":               {[]string{"-agents", "many"}, `invalid value "many" for flag -agents`},
 		"no agents":               {[]string{"-agents", "0"}, "-agents is 0, want 1 or more"},
 		"negative articles":       {[]string{"-articles", "-1"}, "-articles is -1, want 0 or more"},

@@ -38,6 +38,9 @@ type harness struct {
 	tally   *tally
 	say     *printer
 	started time.Time
+
+	doctor *doctor // nil if no server can be asked
+	config llmclient.Config
 }
 
 // newHarness wires client, agents and group. Nothing is sent yet.
@@ -57,9 +60,24 @@ func newHarness(o *options, s *session, plan []article, b *book, server *offline
 	}
 	h.clocks = setClocks(&cfg.Clocks, o)
 
+	targets, interval := o.targets(), 10*time.Second
+	if server != nil {
+		targets, interval = server.targets(), 2*time.Second
+	}
 	var err error
+	if h.doctor, err = newDoctor(o, targets, interval); err != nil {
+		return nil, err
+	}
+	if h.doctor != nil {
+		h.doctor.say, h.doctor.put = h.note, func(page string) { h.say.put(page) }
+	}
+	h.doctor.wire(&cfg)
+	h.config = cfg
 	if h.client, err = llmclient.New(cfg); err != nil {
 		return nil, err
+	}
+	if h.doctor != nil {
+		h.doctor.mon.Watch(h.client)
 	}
 	m := &model{client: h.client}
 	for _, a := range plan {
@@ -170,9 +188,10 @@ func (h *harness) called(e llmclient.Event) {
 // acted hears the group.
 func (h *harness) acted(e agentloop.Event) {
 	h.tally.acted(e)
+	h.doctor.acted(e)
 	switch {
 	case e.Kind == agentloop.EventStalled:
-		h.note("%s shows no life for %s: %s", e.Agent, seconds(e.After), e.Text)
+		h.note("%s shows no life for %s: %s%s", e.Agent, seconds(e.After), e.Text, before("; the server: ", h.doctor.state()))
 	case e.Kind == agentloop.EventSystemic:
 		h.note("%v", e.Err)
 	case e.Kind == agentloop.EventRecovered:
@@ -180,6 +199,14 @@ func (h *harness) acted(e agentloop.Event) {
 	case e.Kind == agentloop.EventToolAbandoned:
 		h.note("%s: %s was left behind after %s", e.Agent, e.Tool, seconds(e.After))
 	}
+}
+
+// before puts something in front of a text, if there is one.
+func before(front, s string) string {
+	if s == "" {
+		return ""
+	}
+	return front + s
 }
 
 // note prints something that happened between two progress lines.
@@ -202,6 +229,8 @@ func (h *harness) run(ctx context.Context) *report {
 	_ = h.client.Close()
 
 	r := h.report(ended)
+	h.doctor.fill(r)
+	h.doctor.close()
 	if err := h.bindAll(r, ctx.Err() != nil); err != nil {
 		h.say.line("sessionbible: the index: %v", err)
 		r.Run.ExitCode = exitNotDone

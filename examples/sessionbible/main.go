@@ -14,6 +14,7 @@ import (
 
 	"github.com/neverhang/neverhang/agentloop"
 	"github.com/neverhang/neverhang/agentloop/journal"
+	"github.com/neverhang/neverhang/health"
 )
 
 // The exit codes.
@@ -97,10 +98,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return neverStarted(ctx, o, s, plan, err, stdout, say)
 	}
 	b := newBook(o.out)
+	earlier, err := earlierRun(o, say) // before it is moved away
+	if err != nil {
+		return usageError(err)
+	}
 	h, err := newHarness(o, s, plan, b, server, say)
 	if err != nil {
 		return usageError(err)
 	}
+	defer h.doctor.close()
 	if err := openBook(o, s, plan, b, say); err != nil {
 		return usageError(err)
 	}
@@ -110,13 +116,47 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	j, err := journal.Open(journal.Config{Dir: filepath.Join(o.out, journalDir)})
 	if err == nil {
-		defer j.Close()
+		defer closeInTime(j)
 		err = h.keepJournal(j)
 	}
 	if err != nil {
 		return usageError(fmt.Errorf("-out: %w", err))
 	}
+	if err := h.doctor.fingerprint(ctx, o, b, h.config, earlier); err != nil {
+		say.line("sessionbible: the fingerprint: %v", err)
+	}
 	return h.run(ctx).finish(o, stdout, say)
+}
+
+// closeInTime closes the journal, which waits for the disk, but not for ever:
+// what agents did is safe by then.
+func closeInTime(j *journal.Journal) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = j.Close()
+	}()
+	select {
+	case <-done:
+	case <-time.After(bindLimit):
+	}
+}
+
+// earlierRun returns the fingerprint of the run to compare with, nil if there is
+// none.
+func earlierRun(o *options, say *printer) (*health.Fingerprint, error) {
+	switch {
+	case o.compare == "":
+		return nil, nil
+	case o.embedded() && o.incident == "":
+		say.line("-compare: the embedded author has no settings, so there is nothing to compare")
+		return nil, nil
+	}
+	f, err := readFingerprint(o.compare)
+	if f == nil && err == nil {
+		say.line("there is nothing to compare with: %s holds no %s", o.compare, fingerprintFile)
+	}
+	return f, err
 }
 
 // openBook makes the folder ready, for a new book or for the one that is there.

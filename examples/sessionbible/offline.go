@@ -1,10 +1,15 @@
 package main
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/neverhang/neverhang/agentloop"
+	"github.com/neverhang/neverhang/health"
 	"github.com/neverhang/neverhang/internal/fakeserver"
+	"github.com/neverhang/neverhang/internal/fakeserver/engine"
 	"github.com/neverhang/neverhang/llmclient"
 )
 
@@ -27,17 +32,34 @@ func defaultHabits() string { return fakeserver.DefaultHabits().String() }
 
 // checkOffline names the first word of the specifications that is not
 // understood.
-func checkOffline(faults, habits string) error {
-	if _, err := fakeserver.ParseFaults(faults); err != nil {
+func checkOffline(o *options) error {
+	if o.incident != "" && !slices.Contains(incidents(), o.incident) {
+		return fmt.Errorf("-incident is %q, want one of %s", o.incident, strings.Join(incidents(), ", "))
+	}
+	if _, err := fakeserver.ParseFaults(o.faults); err != nil {
 		return err
 	}
-	_, err := fakeserver.ParseHabits(habits)
+	_, err := fakeserver.ParseHabits(o.habits)
 	return err
 }
 
+// incidents are what can befall the embedded engine.
+func incidents() []string { return engine.Names() }
+
+// An incident begins incidentAt into the run, which lasts incidentTime unless it
+// is told otherwise, and concerns so many agents.
+const (
+	incidentAt     = 10 * time.Second
+	incidentTime   = 3 * time.Minute
+	incidentAgents = 24
+)
+
 // An offline is an endpoint inside this process: a server on the loopback
-// whose author plays the model.
-type offline struct{ srv *fakeserver.Server }
+// whose author plays the model, or an engine at whose pace he does.
+type offline struct {
+	srv    *fakeserver.Server // nil if there is an engine
+	engine *engine.Cluster
+}
 
 // startOffline starts the server.
 func startOffline(o *options) (*offline, error) {
@@ -50,22 +72,72 @@ func startOffline(o *options) (*offline, error) {
 		return nil, err
 	}
 	author := fakeserver.Author{Habits: habits, Seed: o.seed}
+	o.model = firstOf(o.model, "author")
+	if o.incident != "" {
+		return startEngine(o, author)
+	}
 	srv, err := fakeserver.Listen(fakeserver.Config{Script: author.Reply, Faults: faults, Seed: o.seed})
 	if err != nil {
 		return nil, err
 	}
-	o.model = firstOf(o.model, "author")
 	return &offline{srv: srv}, nil
 }
 
-func (f *offline) baseURL() string { return f.srv.BaseURL() }
+// startEngine starts an engine with an incident to come.
+func startEngine(o *options, author fakeserver.Author) (*offline, error) {
+	cfg, err := engine.Setting(o.incident, o.seed)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Model = o.model
+	cfg.Cost.Step, cfg.Cost.PerPair = cfg.Cost.Step/2, cfg.Cost.PerPair/2 // articles are long
+	for i := range cfg.Changes {
+		c := &cfg.Changes[i]
+		c.At = max(0, c.At-engine.ChangeAt+incidentAt)
+		if c.Until > 0 {
+			c.Until = max(c.At+time.Second, c.Until-engine.ChangeAt+incidentAt)
+		}
+	}
+	cluster, err := engine.Listen(engine.ServerConfig{Engine: cfg, Answer: author.Say, PlainHealth: true})
+	if err != nil {
+		return nil, err
+	}
+	return &offline{engine: cluster}, nil
+}
 
-func (f *offline) close() { f.srv.Close() }
+func (f *offline) baseURL() string {
+	if f.engine != nil {
+		return f.engine.BaseURL()
+	}
+	return f.srv.BaseURL()
+}
+
+func (f *offline) close() {
+	if f.engine != nil {
+		f.engine.Close()
+		return
+	}
+	f.srv.Close()
+}
+
+// targets are the servers to watch. The author alone has nothing to tell.
+func (f *offline) targets() []health.Target {
+	if f.engine == nil {
+		return nil
+	}
+	return []health.Target{{URL: f.engine.BaseURL()}}
+}
 
 // tune makes everything quick: the server is in the same process, so a second
 // of silence there is what minutes are elsewhere.
 func (f *offline) tune(cfg *llmclient.Config, group *agentloop.GroupConfig) {
-	cfg.BaseURL = f.srv.BaseURL()
+	cfg.BaseURL = f.baseURL()
+	if f.engine != nil {
+		return // what is seen of an incident is what clients see by default
+	}
+	// Faults are dealt at random here, whatever the load: there is nothing to learn
+	// from them about how many requests the server does well.
+	cfg.Pacer.StartInFlight = -1
 	cfg.Clocks = llmclient.Clocks{
 		Connect:     llmclient.Clock{Limit: time.Second},
 		Send:        llmclient.Clock{Limit: time.Second},
@@ -93,6 +165,10 @@ func (f *offline) tune(cfg *llmclient.Config, group *agentloop.GroupConfig) {
 
 // fill puts the server's own counts into the report.
 func (f *offline) fill(r *report, o *options) {
+	if f.engine != nil {
+		r.Run.Seed, r.Run.Incident = &o.seed, &o.incident
+		return
+	}
 	stats := f.srv.Stats()
 	r.Run.Seed, r.Run.Faults, r.Run.Habits = &o.seed, &o.faults, &o.habits
 	n := stats.FaultCount()

@@ -15,6 +15,10 @@ func (h *harness) announce() {
 	o := h.opts
 	h.say.line("%q: %d messages, %d articles, up to %d agents in parallel, into %s",
 		h.session.Title, len(h.session.Messages), len(h.desks), o.agents, o.out)
+	if o.incident != "" {
+		h.say.line("the model is an embedded engine with seed %d; %s comes %s into the run", o.seed, o.incident, incidentAt)
+		return
+	}
 	if h.server != nil {
 		h.say.line("the model is an embedded server with seed %d, %s and %s", o.seed,
 			spec("faults", o.faults, defaultFaults()), spec("habits", o.habits, defaultHabits()))
@@ -93,6 +97,7 @@ func (h *harness) progress(elapsed time.Duration) string {
 		fmt.Fprintf(&b, " · restarts: %s", restarts)
 	}
 	fmt.Fprintf(&b, " · breaker %s", h.client.Breaker().State)
+	b.WriteString(before(" · the server: ", h.doctor.state()))
 	return b.String()
 }
 

@@ -35,8 +35,19 @@ type runReport struct {
 	Faults *string `json:"faults"`
 	Habits *string `json:"habits"`
 
+	// Incident is what befell the embedded engine, absent without it.
+	Incident *string `json:"incident,omitempty"`
+
 	// Clocks are the limits that were set, by name.
 	Clocks map[string]string `json:"clocks"`
+
+	// Verdict is what was last wrong with the server, or how it was at the end
+	// if nothing was. It is null if there was no server to ask.
+	Verdict *verdictReport `json:"verdict"`
+
+	// Changes are what had changed since the run that this one was compared
+	// with, the most suspicious first.
+	Changes []string `json:"changes,omitempty"`
 }
 
 type sessionReport struct {
@@ -189,6 +200,16 @@ func (r *report) summary(w io.Writer) {
 	fmt.Fprintf(w, "  agents: %s\n", strings.Join(outcomes, ", "))
 	fmt.Fprintf(w, "  requests: %d, of them %d retries; failed attempts survived: %d; agents restarted: %d times\n",
 		t.Requests, t.Retries, t.Survived, t.Restarts)
+	if v := r.Run.Verdict; v != nil && r.Run.ExitCode != exitDone {
+		fmt.Fprintf(w, "  the server: %s (%s confidence)", v.State, v.Confidence)
+		if len(v.Evidence) > 0 {
+			fmt.Fprintf(w, ": %s", v.Evidence[0])
+		}
+		fmt.Fprintln(w)
+		for _, do := range v.Do {
+			fmt.Fprintf(w, "    %s\n", do)
+		}
+	}
 	if t.FaultsInjected != nil {
 		fmt.Fprintf(w, "  faults injected: %d%s\n", *t.FaultsInjected, inParens(counts(t.Faults)))
 	}

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/neverhang/neverhang/agentloop"
+	"github.com/neverhang/neverhang/health"
+	"github.com/neverhang/neverhang/llmclient"
+)
+
+// fingerprintFile is in the journal's folder: what was set how when the run
+// began.
+const fingerprintFile = "fingerprint.json"
+
+// fingerprintLimit bounds the questions for it.
+const fingerprintLimit = 5 * time.Second
+
+// A doctor watches the servers of a run, and says what is the matter with them.
+type doctor struct {
+	mon *health.Monitor
+	say func(format string, args ...any)
+	put func(page string)
+
+	mu      sync.Mutex
+	tools   map[string]health.Activity // under way, by agent and call
+	worst   *verdictReport             // the last fault
+	changes []health.Difference        // since the run that this one is compared with
+	ill     bool
+}
+
+// A verdictReport is a verdict as the report has it.
+type verdictReport struct {
+	State      string   `json:"state"`
+	Confidence string   `json:"confidence"`
+	At         string   `json:"at"`
+	Since      string   `json:"since,omitempty"`
+	Evidence   []string `json:"evidence"`
+	Do         []string `json:"do"`
+}
+
+func newVerdictReport(v health.Verdict) *verdictReport {
+	r := &verdictReport{State: string(v.State), Confidence: v.Confidence.String(), At: v.At.UTC().Format(time.RFC3339), Evidence: []string{}, Do: append([]string{}, v.Do...)}
+	if !v.Since.IsZero() {
+		r.Since = v.Since.UTC().Format(time.RFC3339)
+	}
+	for _, f := range v.Evidence {
+		r.Evidence = append(r.Evidence, f.String())
+	}
+	return r
+}
+
+// newDoctor returns one for the servers of the command line, or nil if there is
+// nothing to watch.
+func newDoctor(o *options, targets []health.Target, interval time.Duration) (*doctor, error) {
+	if len(targets) == 0 {
+		return nil, nil
+	}
+	d := &doctor{tools: make(map[string]health.Activity), say: func(string, ...any) {}, put: func(string) {}}
+	mon, err := health.New(health.Config{Targets: targets, Interval: interval, Local: d.local, OnVerdict: d.told})
+	d.mon = mon
+	return d, err
+}
+
+// targets are the servers that the command line names.
+func (o *options) targets() []health.Target {
+	if o.embedded() || o.naive {
+		return nil
+	}
+	list := []health.Target{{URL: o.baseURL, APIKey: o.apiKey}}
+	for _, u := range o.servers {
+		list = append(list, health.Target{URL: u}) // the key is the endpoint's alone
+	}
+	return list
+}
+
+// wire lets the client ask the doctor.
+func (d *doctor) wire(cfg *llmclient.Config) {
+	if d == nil {
+		return
+	}
+	hear := cfg.OnEvent
+	cfg.Adviser, cfg.Explain = d.mon, d.mon.Explain
+	cfg.OnEvent = func(e llmclient.Event) {
+		d.mon.Note(e)
+		hear(e)
+	}
+}
+
+// acted hears the group: which tools run.
+func (d *doctor) acted(e agentloop.Event) {
+	if d == nil {
+		return
+	}
+	key := e.Agent + "\n" + e.CallID
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch e.Kind {
+	case agentloop.EventToolStarted:
+		d.tools[key] = health.Activity{Caller: e.Agent, What: "tool " + e.Tool, Since: e.Time}
+	case agentloop.EventToolEnded, agentloop.EventToolPanicked, agentloop.EventToolAbandoned:
+		delete(d.tools, key)
+	}
+}
+
+func (d *doctor) local() []health.Activity {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := make([]health.Activity, 0, len(d.tools))
+	for _, a := range d.tools {
+		list = append(list, a)
+	}
+	return list
+}
+
+// told hears of each verdict that is another than the one before. A fault is
+// worth its page.
+func (d *doctor) told(v health.Verdict) {
+	d.mu.Lock()
+	was := d.ill
+	d.ill = v.State.Fault() || v.State == health.CannotTell
+	if v.State.Fault() {
+		d.worst = newVerdictReport(v)
+	}
+	d.mu.Unlock()
+	switch {
+	case v.State.Fault() || v.State == health.CannotTell:
+		d.put("\n" + indent(v.String()) + "\n")
+	case was:
+		d.say("the server: %s", v.Line())
+	}
+}
+
+func indent(page string) string {
+	return "    " + strings.ReplaceAll(strings.TrimRight(page, "\n"), "\n", "\n    ")
+}
+
+// state says in a few words how the server is, or nothing if all is well.
+func (d *doctor) state() string {
+	if d == nil {
+		return ""
+	}
+	switch v := d.mon.Verdict(); v.State {
+	case health.Idle, health.Healthy, health.Busy:
+		return ""
+	default:
+		return string(v.State)
+	}
+}
+
+// close ends the questions.
+func (d *doctor) close() {
+	if d != nil {
+		_ = d.mon.Close()
+	}
+}
+
+// fill puts what was said into the report: the last fault, or how it is now.
+func (d *doctor) fill(r *report) {
+	if d == nil {
+		return
+	}
+	v := d.mon.Verdict()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r.Run.Verdict = d.worst
+	if d.worst == nil {
+		r.Run.Verdict = newVerdictReport(v)
+	}
+	for _, c := range d.changes {
+		r.Run.Changes = append(r.Run.Changes, c.String())
+	}
+}
+
+// environment are the variables that a fingerprint has in it.
+var environment = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "GODEBUG", "GOMAXPROCS"}
+
+// fingerprint keeps what is set how beside the journal, and says what has
+// changed since the run that this one is compared with.
+func (d *doctor) fingerprint(ctx context.Context, o *options, b *book, cfg llmclient.Config, earlier *health.Fingerprint) error {
+	if d == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, fingerprintLimit)
+	defer cancel()
+	f := d.mon.Fingerprint(ctx, health.Settings(cfg), health.Pick(os.LookupEnv, append(environment, o.env...)...))
+	data, err := json.MarshalIndent(f, "", "  ")
+	if err == nil {
+		err = writeFile(b.root, path.Join(journalDir, fingerprintFile), append(data, '\n'))
+	}
+	if earlier == nil {
+		return err
+	}
+	changes := health.Compare(*earlier, f)
+	d.mu.Lock()
+	d.changes = changes
+	d.mu.Unlock()
+	if len(changes) == 0 {
+		d.say("nothing has changed since %s: servers, settings and client are as they were", earlier.Taken.Format(time.DateTime))
+		return err
+	}
+	d.say("changed since %s, the most suspicious first:", earlier.Taken.Format(time.DateTime))
+	const most = 20
+	for i, c := range changes {
+		if i == most {
+			d.say("  and %d more", len(changes)-i)
+			break
+		}
+		d.say("  %s", c)
+	}
+	return err
+}
+
+// readFingerprint finds the fingerprint of an earlier run, by its folder or its
+// file. It is nil, and no error, if that run has none.
+func readFingerprint(run string) (*health.Fingerprint, error) {
+	info, err := os.Stat(run)
+	file := run
+	if err == nil && info.IsDir() {
+		file = filepath.Join(run, journalDir, fingerprintFile)
+	}
+	var f *os.File
+	if err == nil {
+		f, err = os.Open(file)
+	}
+	switch {
+	case file != run && errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("-compare: %w", err)
+	}
+	defer f.Close()
+	p, err := health.ReadFingerprint(f)
+	if err != nil {
+		return nil, fmt.Errorf("-compare %s: %w", file, err)
+	}
+	return &p, nil
+}

@@ -1,0 +1,265 @@
+package health
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/neverhang/neverhang/llmclient"
+	"github.com/neverhang/neverhang/pacer"
+)
+
+const (
+	// quietAfter is how long a call must have got nowhere to be in question.
+	quietAfter = 8 * time.Second
+
+	// lately is how far back what became of calls says how things are.
+	lately = time.Minute
+)
+
+// facts are what can be known from a view and samples, worked out once.
+type facts struct {
+	View
+	trails  []*trail
+	engines []*trail // those that compute, or may
+	router  *trail
+	prefill *trail // all of them as one
+	decode  *trail // likewise
+
+	sent    []llmclient.InFlight // calls that are with the server
+	quiet   []llmclient.InFlight // those of them that have got nowhere for quietAfter
+	headway time.Time            // when a call last got anywhere
+	uniform Uniformity
+	lately  []Ended // of the last minute
+}
+
+func gather(v View, samples []Sample) *facts {
+	f := &facts{View: v}
+	byTarget := make(map[string][]Sample)
+	var order []string
+	for _, s := range samples {
+		if _, there := byTarget[s.Target]; !there {
+			order = append(order, s.Target)
+		}
+		byTarget[s.Target] = append(byTarget[s.Target], s)
+	}
+	for _, name := range order {
+		list := byTarget[name]
+		slices.SortStableFunc(list, func(a, b Sample) int { return a.At.Compare(b.At) })
+		f.place(follow(list, v.Now))
+	}
+	f.prefill, f.decode = f.of(RolePrefill), f.of(RoleDecode)
+	for i := range v.Recent {
+		if e := &v.Recent[i]; v.Now.Sub(e.At) <= lately {
+			f.lately = v.Recent[i:]
+			break
+		}
+	}
+	f.look()
+	return f
+}
+
+func (f *facts) place(t *trail) {
+	f.trails = append(f.trails, t)
+	if t.role == RoleRouter {
+		f.router = t
+		return
+	}
+	f.engines = append(f.engines, t)
+}
+
+// of are the engines that play a part, as one.
+func (f *facts) of(r Role) *trail {
+	var list []*trail
+	for _, t := range f.engines {
+		if t.role == r {
+			list = append(list, t)
+		}
+	}
+	return together(list, f.Now)
+}
+
+// look finds out how the calls stand.
+func (f *facts) look() {
+	for i := range f.Recent {
+		e := &f.Recent[i]
+		if e.ok() && e.At.After(f.headway) {
+			f.headway = e.At
+		}
+		if first := e.Started.Add(e.FirstOutput); e.FirstOutput > 0 && first.After(f.headway) {
+			f.headway = first
+		}
+	}
+	for _, c := range f.Calls {
+		if c.LastOutput.After(f.headway) {
+			f.headway = c.LastOutput
+		}
+		if c.Phase < llmclient.PhaseConnect || c.Phase > llmclient.PhaseOutput {
+			continue
+		}
+		f.sent = append(f.sent, c)
+		if f.waited(c) >= quietAfter {
+			f.quiet = append(f.quiet, c)
+		}
+	}
+	f.uniform = uniform(&f.View, f.headway)
+}
+
+// waited is for how long a call has got nowhere.
+func (f *facts) waited(c llmclient.InFlight) time.Duration {
+	since := c.Since
+	if c.LastOutput.After(since) {
+		since = c.LastOutput
+	}
+	return f.Now.Sub(since)
+}
+
+// longest is the call that has got nowhere for longest.
+func (f *facts) longest(calls []llmclient.InFlight) time.Duration {
+	var d time.Duration
+	for _, c := range calls {
+		d = max(d, f.waited(c))
+	}
+	return d
+}
+
+// told reports whether every engine tells its metrics, and has done so twice.
+func (f *facts) told() bool {
+	for _, t := range f.engines {
+		if !t.compared() {
+			return false
+		}
+	}
+	return len(f.engines) > 0
+}
+
+// moved reports whether any engine has done work between the last two samples.
+func (f *facts) moved() bool {
+	return slices.ContainsFunc(f.engines, func(t *trail) bool { return t.moved })
+}
+
+// stirred reports whether gauges have at least changed.
+func (f *facts) stirred() bool {
+	return slices.ContainsFunc(f.engines, func(t *trail) bool { return t.stirred })
+}
+
+// sum adds up a gauge over all engines, as it was at both moments.
+func (f *facts) both(ms ...Metric) (sum float64) {
+	for _, t := range f.engines {
+		for _, m := range ms {
+			sum += t.both(m)
+		}
+	}
+	return sum
+}
+
+// held is how many requests all engines, and the router's queue, had.
+func (f *facts) held() (now float64, ok bool) {
+	for _, t := range f.engines {
+		if t.now == nil {
+			return 0, false
+		}
+		n, has := t.now.Readings.held()
+		if !has {
+			return 0, false
+		}
+		now += n
+	}
+	if r := f.router; r != nil && r.now != nil {
+		now += max(0, r.now.Readings[Connections]-r.now.Readings[Active])
+	}
+	return now, len(f.engines) > 0
+}
+
+// atRest reports whether all engines had nothing at both moments, and did
+// nothing in between.
+func (f *facts) atRest() bool {
+	return f.told() && !f.moved() && f.both(Running, Waiting, PutOff, Bootstrap, Inflight) == 0 && func() bool {
+		n, ok := f.held()
+		return ok && n == 0
+	}()
+}
+
+// ended counts what has ended in the last minute, by whether it is of a kind.
+func (f *facts) ended(is func(*Ended) bool) (n int, last time.Time) {
+	for i := range f.lately {
+		if e := &f.lately[i]; is(e) {
+			n++
+			last = e.At
+		}
+	}
+	return n, last
+}
+
+// endedSince is ended for a shorter time.
+func (f *facts) endedSince(d time.Duration, is func(*Ended) bool) (n int) {
+	for i := range f.lately {
+		if e := &f.lately[i]; f.Now.Sub(e.At) <= d && is(e) {
+			n++
+		}
+	}
+	return n
+}
+
+func (f *facts) succeeded() (int, time.Time) { return f.ended((*Ended).ok) }
+
+// heldBack is how many calls our pacers keep from the server for its own good.
+func (f *facts) heldBack() (n int) {
+	for _, ep := range f.Endpoints {
+		if ep.Pacer.WaitingFor == pacer.Load {
+			n += ep.Pacer.Queued
+		}
+	}
+	return n
+}
+
+// calls is the fact of who waits.
+func (f *facts) calls() Fact {
+	u := f.uniform
+	if len(f.Calls) == 0 {
+		return Fact{At: f.Now, Text: "no call is in flight"}
+	}
+	text := fmt.Sprintf("%d of %d calls are in phase %s", u.Calls, u.Of, u.Phase)
+	if len(f.quiet) > 0 {
+		text += fmt.Sprintf("; %d got nowhere for at least %s, the longest for %s", len(f.quiet), short(quietAfter), short(f.longest(f.quiet)))
+	}
+	if u.Systemic {
+		text += ", and no call got anywhere since " + u.Since.Format(time.TimeOnly)
+	}
+	return Fact{At: f.Now, Text: text}
+}
+
+// outcome is the fact of what became of calls in the last minute.
+func (f *facts) outcome() Fact {
+	kinds := make(map[string]int)
+	for i := range f.lately {
+		e := &f.lately[i]
+		name := "answered"
+		switch {
+		case e.ok():
+		case e.Status >= 400:
+			name = fmt.Sprintf("%s (%d)", e.Kind.String(), e.Status)
+		default:
+			name = e.Kind.String()
+		}
+		kinds[name]++
+	}
+	if len(kinds) == 0 {
+		return Fact{At: f.Now, Text: "no call ended in the last minute"}
+	}
+	var parts []string
+	for name := range kinds {
+		parts = append(parts, name)
+	}
+	slices.SortFunc(parts, func(a, b string) int {
+		if kinds[a] != kinds[b] {
+			return kinds[b] - kinds[a]
+		}
+		return strings.Compare(a, b)
+	})
+	for i, name := range parts {
+		parts[i] = fmt.Sprintf("%d %s", kinds[name], name)
+	}
+	return Fact{At: f.Now, Text: "in the last minute: " + strings.Join(parts, ", ")}
+}

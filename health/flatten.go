@@ -1,0 +1,174 @@
+package health
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	maxInfo  = 2000 // settings that are kept of one server
+	maxText  = 500  // bytes of one of them
+	maxDepth = 12
+)
+
+// hidden stands for what may be a secret: that it is set is kept.
+const hidden = "(hidden)"
+
+// flatten makes a.b.0.c of a JSON object. What is no object gives nothing.
+func flatten(b []byte) map[string]string {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.UseNumber()
+	var v map[string]any
+	if dec.Decode(&v) != nil {
+		return nil
+	}
+	out := make(map[string]string)
+	flat(out, "", v, 0)
+	return out
+}
+
+func flat(out map[string]string, at string, v any, depth int) {
+	if len(out) >= maxInfo || depth > maxDepth {
+		return
+	}
+	key := func(k string) string {
+		if at == "" {
+			return tidy(k)
+		}
+		return at + "." + tidy(k)
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			flat(out, key(k), e, depth+1)
+		}
+		return
+	case []any:
+		for i, e := range v {
+			flat(out, key(strconv.Itoa(i)), e, depth+1)
+		}
+		return
+	case nil:
+		out[at] = "null"
+	case string:
+		out[at] = tidy(v)
+	default:
+		out[at] = fmt.Sprint(v)
+	}
+	if secret(at) && out[at] != "null" && out[at] != "" {
+		out[at] = hidden
+	}
+	if strings.Contains(out[at], "://") && strings.Contains(out[at], "@") {
+		out[at] = hidden // an address with a password in it
+	}
+}
+
+// secret reports whether the name of a setting is that of a secret. Many names
+// speak of tokens that are none.
+func secret(name string) bool {
+	if i := strings.LastIndexByte(name, '.'); i >= 0 && strings.Trim(name[i+1:], "0123456789") == "" {
+		name = name[:i] // an element of a list
+	}
+	name = strings.ToLower(name[strings.LastIndexByte(name, '.')+1:])
+	for _, part := range []string{"password", "passwd", "secret", "credential", "api_key", "apikey", "api-key", "private_key", "authorization", "cookie"} {
+		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	switch name {
+	case "key", "token", "auth", "bearer":
+		return true
+	}
+	return strings.HasSuffix(name, "_key") || strings.HasSuffix(name, "access_token") || strings.HasSuffix(name, "auth_token") || strings.HasSuffix(name, "hf_token")
+}
+
+// tidy makes a text of unknown origin fit for a line.
+func tidy(s string) string {
+	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ")
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, s)
+	if len(s) > maxText {
+		s = strings.ToValidUTF8(s[:maxText], "") + "…"
+	}
+	return s
+}
+
+// Settings flattens the exported fields of a struct, such as an
+// llmclient.Config, as text. Functions, interfaces and headers are left out,
+// and so are zero values; what may be a secret is hidden.
+func Settings(v any) map[string]string {
+	out := make(map[string]string)
+	settings(out, "", reflect.ValueOf(v), 0)
+	return out
+}
+
+func settings(out map[string]string, at string, v reflect.Value, depth int) {
+	if depth > maxDepth || len(out) >= maxInfo || !v.IsValid() {
+		return
+	}
+	if d, ok := as[time.Duration](v); ok {
+		if d != 0 {
+			out[at] = d.String()
+		}
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			settings(out, at, v.Elem(), depth+1)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			if !f.IsExported() || f.Name == "Header" {
+				continue
+			}
+			name := f.Name
+			if at != "" {
+				name = at + "." + name
+			}
+			settings(out, name, v.Field(i), depth+1)
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			settings(out, fmt.Sprintf("%s.%d", at, i), v.Index(i), depth+1)
+		}
+	case reflect.Bool, reflect.String,
+		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64,
+		reflect.Float32, reflect.Float64:
+		if v.IsZero() || at == "" {
+			return
+		}
+		s := tidy(fmt.Sprint(v.Interface()))
+		if secret(at) {
+			s = hidden
+		}
+		// What stands behind ? or before @ may be a key.
+		if strings.Contains(s, "://") {
+			s = strings.SplitN(s, "?", 2)[0]
+			if strings.Contains(s, "@") {
+				s = hidden
+			}
+		}
+		out[at] = s
+	}
+}
+
+func as[T any](v reflect.Value) (T, bool) {
+	var zero T
+	if !v.CanInterface() {
+		return zero, false
+	}
+	t, ok := v.Interface().(T)
+	return t, ok
+}

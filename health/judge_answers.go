@@ -1,0 +1,148 @@
+package health
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/neverhang/neverhang/llmclient"
+)
+
+// longContext: short calls pass, long ones do not.
+func longContext(f *facts) finding {
+	type call struct {
+		bytes int
+		sent  time.Time
+		wait  time.Duration
+	}
+	var hung []call
+	for _, c := range f.sent {
+		if c.PromptBytes > 0 && c.Outputs == 0 && f.waited(c) >= 15*time.Second {
+			hung = append(hung, call{c.PromptBytes, c.Since, f.waited(c)})
+		}
+	}
+	for i := range f.Recent {
+		e := &f.Recent[i]
+		if e.byUs() && e.Outputs == 0 && e.PromptBytes > 0 && f.Now.Sub(e.At) < 10*time.Minute {
+			hung = append(hung, call{e.PromptBytes, e.Started, e.At.Sub(e.Started)})
+		}
+	}
+	if len(hung) == 0 {
+		return refuted("no call has waited for %s without output", short(15*time.Second))
+	}
+	least := slices.MinFunc(hung, func(a, b call) int { return a.bytes - b.bytes })
+	first := slices.MinFunc(hung, func(a, b call) int { return a.sent.Compare(b.sent) })
+	var (
+		passed, later int
+		most          int
+		slowest       time.Duration
+		last          time.Time
+	)
+	for i := range f.Recent {
+		e := &f.Recent[i]
+		if !e.ok() || !e.At.After(first.sent) || e.PromptBytes == 0 {
+			continue
+		}
+		passed++
+		if !e.Started.After(first.sent) {
+			continue // whatever began then may not have met it
+		}
+		later++
+		most = max(most, e.PromptBytes)
+		slowest = max(slowest, e.FirstOutput)
+		last = e.At
+	}
+	switch {
+	case most >= least.bytes:
+		return refuted("a call of %d bytes was answered, and one of %d waits", most, least.bytes)
+	case passed >= 3 && f.chance(least.bytes, first.sent, len(hung)) < 0.001:
+		// Few were sent since, but that only long ones hang is no accident.
+	case later < 3:
+		return refuted("%d calls were sent after the first that hangs and were answered, of whatever size", later)
+	case most*2 > least.bytes && later < 10:
+		return refuted("%d calls were sent after the first that hangs and were answered, and none is much shorter", later)
+	case len(hung) < 2 && passed < 10:
+		return untold("another call with a long prompt")
+	}
+	// A long prompt does take longer.
+	fair := max(15*time.Second, time.Duration(3*float64(slowest)*float64(least.bytes)/float64(max(most, 1))))
+	if least.wait < fair && first.wait < fair {
+		return untold("whether the long prompts get an answer within " + short(fair))
+	}
+	sure := Medium
+	if len(hung) >= 2 && passed >= 10 {
+		sure = High
+	}
+	out := holds(sure, first.sent,
+		Fact{At: f.Now, Text: fmt.Sprintf("%d calls from %d bytes on have had no output, the longest for %s", len(hung), least.bytes, short(first.wait))},
+		Fact{At: last, Text: fmt.Sprintf("%d calls of up to %d bytes were answered since the first of those was sent, the slowest first output after %s", passed, most, short(slowest))})
+	for _, t := range f.engines {
+		if t.compared() {
+			out.facts = append(out.facts, t.fact("", Running, Waiting, Decoded, Generated))
+		}
+	}
+	return out
+}
+
+// chance is how likely it is that n calls are all that long, going by those of
+// the five minutes before. It is 1 if none of those was: then calls have grown,
+// and nothing follows from their being long.
+func (f *facts) chance(bytes int, before time.Time, n int) float64 {
+	all, long := 0, 0
+	for i := range f.Recent {
+		if e := &f.Recent[i]; e.ok() && e.PromptBytes > 0 && e.Started.Before(before) && before.Sub(e.Started) < 5*time.Minute {
+			all++
+			if e.PromptBytes >= bytes {
+				long++
+			}
+		}
+	}
+	if long == 0 || all < 20 {
+		return 1
+	}
+	return math.Pow(float64(long)/float64(all), float64(n))
+}
+
+// runaway: an answer goes on far beyond what answers are like here.
+func runaway(f *facts) finding {
+	const (
+		siblings = 8
+		times    = 6
+		least    = 300    // pieces: short answers vary much
+		unheard  = 20_000 // where it is not known what answers are like
+	)
+	known, longest := 0, int64(0)
+	for i := range f.Recent {
+		if e := &f.Recent[i]; e.ok() && e.Outputs > 0 {
+			known++
+			longest = max(longest, e.Outputs)
+		}
+	}
+	limit := int64(unheard)
+	if known >= siblings {
+		limit = max(least, times*longest)
+	}
+	var n int
+	var most llmclient.InFlight
+	for _, c := range f.Calls {
+		if c.Outputs > limit && f.waited(c) < quietAfter {
+			n++
+			if c.Outputs > most.Outputs {
+				most = c
+			}
+		}
+	}
+	if n == 0 {
+		return refuted("no answer under way is longer than %d pieces", limit)
+	}
+	sure := Medium
+	if n >= 2 || most.Outputs > 2*limit {
+		sure = High
+	}
+	text := fmt.Sprintf("%d answers go on and on, the longest with %d pieces of output since %s", n, most.Outputs, most.FirstOutput.Format(time.TimeOnly))
+	if known >= siblings {
+		text += fmt.Sprintf("; of the last %d answers that ended the longest had %d", known, longest)
+	}
+	return holds(sure, most.FirstOutput, Fact{At: f.Now, Text: text}, f.calls())
+}

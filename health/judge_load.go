@@ -1,0 +1,347 @@
+package health
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/neverhang/neverhang/llmclient"
+)
+
+const noMetrics = "two samples with metrics: how many requests run and wait, and whether tokens are made"
+
+// working reports whether an engine was seen at work, or why not.
+func (f *facts) working() (bad finding, ok bool) {
+	switch {
+	case !f.told():
+		return untold(noMetrics), false
+	case !f.moved():
+		return refuted("no tokens were made between the last two samples"), false
+	}
+	return finding{}, true
+}
+
+// load are the facts of what the engines do.
+func (f *facts) load(ms ...Metric) []Fact {
+	var out []Fact
+	for _, t := range f.engines {
+		out = append(out, t.fact("", ms...))
+	}
+	return append(out, f.calls())
+}
+
+// queued is how many requests waited in engines at both moments.
+func (f *facts) queued() float64 { return f.both(Waiting, PutOff, Prealloc, Bootstrap) }
+
+// routerFull: the queue is the router's, and the engine has room.
+func routerFull(f *facts) finding {
+	r := f.router
+	refusals, _ := f.ended(full)
+	switch {
+	case r == nil:
+		return finding{}
+	case !r.compared() || !f.told():
+		return untold("two samples each of the router and the engines with their metrics")
+	case f.queued() > 0:
+		return refuted("the engine has a queue of its own of %s", number(f.queued()))
+	}
+	for _, t := range f.engines {
+		if t.both(KVUsage) >= 0.9 {
+			return refuted("the memory of %s is full", t.name)
+		}
+	}
+	inRouter := min(r.was.Readings[Connections]-r.was.Readings[Active], r.now.Readings[Connections]-r.now.Readings[Active])
+	// Some are refused and some are served: it is not the door that is shut.
+	_, served := f.succeeded()
+	shut := served.Before(f.first(full))
+	if inRouter < 2 && (refusals < 3 || shut) {
+		return refuted("the router had no queue at both moments")
+	}
+	if inRouter >= 2 && !f.moved() && refusals == 0 {
+		return refuted("the engine makes no tokens")
+	}
+	facts := []Fact{r.fact(fmt.Sprintf("%s requests wait in it", number(max(inRouter, 0))), Connections, Active, Errors)}
+	return holds(High, time.Time{}, append(facts, append(f.load(Running, Waiting, Decoded, Generated), f.outcome())...)...)
+}
+
+// ownAborts: what we give up on keeps the server from what we wait for.
+func ownAborts(f *facts) finding {
+	const span = 20 * time.Second
+	n := f.endedSince(span, func(e *Ended) bool {
+		// What we gave up on while it stood still is no cause of that.
+		stood := f.Fault != nil && f.Fault.State.theirs() && f.Fault.State != OwnAborts && !e.Started.After(f.Fault.At)
+		return e.byUs() && !stood
+	})
+	taken := f.endedSince(span, func(e *Ended) bool { return !full(e) })
+	if n < 5 || n*10 < taken*4 {
+		return refuted("%d of %d calls that the server took and that ended in the last %s were given up by us", n, taken, short(span))
+	}
+	if f.wellAgain() {
+		return refuted("the last calls were all answered")
+	}
+	// What was aborted may hold all places: then a queue waits for a scheduler
+	// that lives and has nothing to compute.
+	if bad, ok := f.working(); !ok && !(f.told() && f.stirred() && f.both(Waiting) > 0) {
+		return bad
+	}
+	if d := f.decode; d.compared() && !d.moved {
+		return refuted("the decode side makes no tokens")
+	}
+	aborted, told := 0.0, false
+	for _, t := range f.engines {
+		if _, has := t.get(Aborted); has {
+			told = true
+			aborted += t.grown(Aborted, f.Now.Add(-lately))
+		}
+	}
+	if told && aborted == 0 {
+		return refuted("the server has aborted nothing in the last minute")
+	}
+	sure := Medium
+	if told && aborted*2 >= float64(n) {
+		sure = High
+	}
+	out := holds(sure, f.first((*Ended).byUs),
+		Fact{At: f.Now, Text: fmt.Sprintf("%d of the %d calls that the server took and that ended in the last %s were given up by us; it counts %s aborted in a minute", n, taken, short(span), number(aborted))}, f.outcome())
+	out.facts = append(out.facts, f.load(Running, Waiting, Aborted, Decoded, Generated)...)
+	return out
+}
+
+// wellAgain reports whether the last calls that ended were all answered.
+func (f *facts) wellAgain() bool {
+	const row = 5
+	for i := range row {
+		if n := len(f.Recent) - 1 - i; n < 0 || !f.Recent[n].ok() {
+			return false
+		}
+	}
+	return true
+}
+
+// serialised: one answer at a time, with many in line.
+func serialised(f *facts) finding {
+	bad, ok := f.working()
+	if !ok {
+		return bad
+	}
+	for _, t := range f.engines {
+		if t.role == RolePrefill {
+			continue
+		}
+		line := t.both(Waiting) + t.both(PutOff) + t.both(Prealloc)
+		if len(f.sent) > 1 {
+			line += float64(f.heldBack()) // our pacer has adapted
+		}
+		switch {
+		case t.now.Readings[Running] != 1 || t.was.Readings[Running] != 1:
+			return refuted("%s computes %s answers at a time", t.name, number(t.now.Readings[Running]))
+		case line < 2:
+			return refuted("%s has no line of requests", t.name)
+		case t.both(KVUsage) >= 0.9:
+			return refuted("the memory of %s is full", t.name)
+		}
+		sure, since := Medium, t.was.At
+		for i, seen := len(t.all)-1, 0; i >= 0 && t.all[i].told() && t.all[i].Readings[Running] == 1; i-- {
+			since = t.all[i].At
+			if seen++; seen >= 3 {
+				sure = High
+			}
+		}
+		return holds(sure, since, t.fact("it computes one answer at a time", Running, Waiting, Prealloc, KVUsage, Decoded, Generated), f.calls())
+	}
+	return finding{}
+}
+
+// memoryFull: there are places, and no memory for keys and values.
+func memoryFull(f *facts) finding {
+	bad, ok := f.working()
+	if !ok {
+		return bad
+	}
+	var most float64
+	for _, t := range f.engines {
+		use := max(t.now.Readings[KVUsage], t.was.Readings[KVUsage])
+		most = max(most, use)
+		line := t.both(Waiting) + t.both(PutOff) + t.both(Prealloc)
+		putOff := t.grown(Preempted, f.Now.Add(-lately/2))
+		if t.both(KVUsage) >= 0.9 && line > 0 || use >= 0.7 && putOff >= 1 {
+			return holds(High, t.was.At, append([]Fact{t.fact("", KVUsage, Preempted, PutOff, Running, Waiting)}, f.calls())...)
+		}
+	}
+	return refuted("the memory for keys and values was used to %.0f%% at most", 100*most)
+}
+
+// prefillBound: it is prompts that are computed.
+func prefillBound(f *facts) finding {
+	bad, ok := f.working()
+	if !ok {
+		return bad
+	}
+	var prompts, made float64
+	for _, t := range f.engines {
+		if t.role != RoleDecode {
+			if t.now.Readings.has(Computed) {
+				prompts += t.delta(Computed)
+			} else {
+				prompts += t.delta(PromptTokens)
+			}
+		}
+		if t.role != RolePrefill {
+			made += max(t.delta(Decoded), t.delta(Generated))
+		}
+	}
+	first := 0
+	for _, c := range f.sent {
+		if c.Phase == llmclient.PhaseFirstOutput {
+			first++
+		}
+	}
+	if p := f.prefill; p.compared() && p.now.Readings[Running]+p.now.Readings[Waiting] == 0 {
+		return refuted("the prefill side has nothing to do")
+	}
+	switch {
+	case prompts < 20*(made+1) || prompts < 1000:
+		return refuted("%s tokens of prompts were computed and %s of answers", number(prompts), number(made))
+	case len(f.quiet) == 0 && f.both(Waiting, Bootstrap) == 0 && f.heldBack() == 0 || first*2 < len(f.sent):
+		return refuted("%d of %d calls wait for their first output", first, len(f.sent))
+	}
+	return holds(High, time.Time{}, f.load(Running, Waiting, Computed, PromptTokens, Decoded, Generated)...)
+}
+
+// saturated: it works as much as it can, and there is a queue.
+func saturated(f *facts) finding {
+	bad, ok := f.working()
+	if !ok {
+		return bad
+	}
+	if held := f.heldBack(); f.queued() == 0 && held == 0 {
+		return refuted("the engine had no queue at both moments")
+	} else if held > 0 {
+		return holds(High, time.Time{}, append([]Fact{{At: f.Now, Text: fmt.Sprintf("our pacer holds %d calls back since more would be too much for it", held)}},
+			f.load(Running, Waiting, Prealloc, KVUsage, Decoded, Generated)...)...)
+	}
+	return holds(High, time.Time{}, append(f.load(Running, Waiting, Prealloc, KVUsage, Rejected, Decoded, Generated), f.outcome())...)
+}
+
+// busy: it gets on, and we wait for it.
+func busy(f *facts) finding {
+	bad, ok := f.working()
+	if !ok {
+		return bad
+	}
+	if len(f.sent) == 0 {
+		return refuted("no call of ours is with it")
+	}
+	return holds(High, time.Time{}, f.load(Running, Waiting, Computed, Decoded, Generated)...)
+}
+
+// healthy: calls are answered, and none waits for long.
+func healthy(f *facts) finding {
+	ok, last := f.succeeded()
+	switch {
+	case ok == 0:
+		return refuted("no call was answered in the last minute")
+	case ok*10 < len(f.lately)*9:
+		return refuted("%d of %d calls of the last minute were answered", ok, len(f.lately))
+	case len(f.quiet) > 0 && f.longest(f.quiet) > max(quietAfter, 4*f.usual()):
+		return refuted("a call has got nowhere for %s", short(f.longest(f.quiet)))
+	case f.nowadays() > max(2*time.Second, 5*f.usual()):
+		return refuted("answers begin after %s, where %s was usual", short(f.nowadays()), short(f.usual()))
+	}
+	sure := High
+	if ok < 3 {
+		sure = Medium
+	}
+	return holds(sure, time.Time{}, f.outcome(), Fact{At: last, Text: "the last answer"}, f.calls())
+}
+
+// usual is the middle of how long calls have waited for their first output
+// before the last minute, or in it if nothing is known from before.
+func (f *facts) usual() time.Duration {
+	if before := f.firsts(f.Recent[:len(f.Recent)-len(f.lately)]); len(before) >= 5 {
+		return before[len(before)/2]
+	}
+	return f.nowadays()
+}
+
+// nowadays is the same of the calls of the last minute.
+func (f *facts) nowadays() time.Duration {
+	d := f.firsts(f.lately)
+	if len(d) < 5 {
+		return 0
+	}
+	return d[len(d)/2]
+}
+
+// firsts are the times to the first output of answers, but for those to prompts
+// that are much longer than is common here.
+func (f *facts) firsts(list []Ended) []time.Duration {
+	var sizes []int
+	for i := range f.Recent {
+		sizes = append(sizes, f.Recent[i].PromptBytes)
+	}
+	slices.Sort(sizes)
+	var d []time.Duration
+	for i := range list {
+		if e := &list[i]; e.ok() && e.FirstOutput > 0 && e.PromptBytes <= 2*sizes[len(sizes)/2] {
+			d = append(d, e.FirstOutput)
+		}
+	}
+	slices.Sort(d)
+	return d
+}
+
+// typical is the longest that a call of the last minute has waited for its
+// first output.
+func (f *facts) typical() (d time.Duration) {
+	for i := range f.lately {
+		d = max(d, f.lately[i].FirstOutput)
+	}
+	return d
+}
+
+// recovered: after a fault calls are answered again.
+func recovered(f *facts) finding {
+	if f.Fault == nil {
+		return refuted("there was no fault")
+	}
+	n, total := 0, 0
+	for i := range f.Recent {
+		if e := &f.Recent[i]; e.Started.After(f.Fault.At) {
+			total++
+			if e.ok() {
+				n++
+			}
+		}
+	}
+	if n < 3 || n*10 < total*9 || len(f.quiet) > 0 {
+		return refuted("%d of %d calls that were sent since %s (%s) were answered", n, total, f.Fault.At.Format(time.TimeOnly), f.Fault.State)
+	}
+	return holds(High, f.Fault.At, Fact{At: f.Now, Text: fmt.Sprintf("%d of %d calls that were sent since it was last %q, at %s, were answered", n, total, f.Fault.State, f.Fault.At.Format(time.TimeOnly))}, f.calls())
+}
+
+// unproven: after a fault nothing is asked of it.
+func unproven(f *facts) finding {
+	if f.Fault == nil {
+		return refuted("there was no fault")
+	}
+	if len(f.sent) > 0 {
+		return refuted("calls are with the server")
+	}
+	return holds(High, f.Fault.At, Fact{At: f.Fault.At, Text: fmt.Sprintf("it was last %q, and fewer than 3 calls were answered since", f.Fault.State)}, f.calls())
+}
+
+// idle: nothing is asked, so nothing can be told.
+func idle(f *facts) finding {
+	if len(f.quiet) > 0 || len(f.sent) > 0 && len(f.lately) > 0 {
+		return refuted("%d calls are with the server", len(f.sent))
+	}
+	if ok, _ := f.succeeded(); len(f.lately) > ok {
+		return refuted("calls have failed in the last minute")
+	}
+	text := "no call is in flight; at rest a healthy server and one that is about to hang look the same"
+	if len(f.Calls) > 0 {
+		text = "no call has waited for long yet"
+	}
+	return holds(High, time.Time{}, Fact{At: f.Now, Text: text})
+}

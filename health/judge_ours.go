@@ -1,0 +1,156 @@
+package health
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/neverhang/neverhang/llmclient"
+	"github.com/neverhang/neverhang/pacer"
+)
+
+// ownBreaker: calls wait for our breaker.
+func ownBreaker(f *facts) finding {
+	n, since := f.in(llmclient.PhaseBreaker)
+	if n == 0 || n*2 < len(f.Calls) {
+		return refuted("%d of %d calls wait for a breaker", n, len(f.Calls))
+	}
+	if len(f.quiet) > 0 {
+		return refuted("calls that it let through wait as well, for up to %s", short(f.longest(f.quiet)))
+	}
+	if f.Fault != nil && f.Fault.State.theirs() && !f.headway.After(f.Fault.At) {
+		return f.unchanged("and our breaker holds calls back")
+	}
+	theirs := func(e *Ended) bool { return netFailure(e) && !e.byUs() }
+	if failed := f.row(theirs); failed >= 3 && failed >= f.row((*Ended).byUs) {
+		return finding{holds: true, state: Failing, sure: Medium, since: f.first(theirs), facts: []Fact{f.outcome(), f.calls()}}
+	} else if failed, _ = f.ended(netFailure); failed >= 3 {
+		return refuted("it is open for a reason: %s", f.outcome().Text)
+	}
+	out := holds(Medium, since, f.calls())
+	for _, ep := range f.Endpoints {
+		if b := ep.Breaker; b.Since.After(time.Time{}) && !b.Retry.IsZero() {
+			out.sure = High
+			out.facts = append([]Fact{{At: b.Since, Text: fmt.Sprintf("the breaker of %s is %s; its next trial is at %s", ep.Name, b.State, b.Retry.Format(time.TimeOnly))}}, out.facts...)
+		}
+	}
+	return out
+}
+
+// unchanged: nothing has shown that what was wrong is not so any more. That the server can be reached again is a
+// beginning, and no proof.
+func (f *facts) unchanged(why string) finding {
+	was := f.Fault
+	out := finding{holds: true, state: was.State, sure: Low, since: was.Since}
+	out.facts = []Fact{{At: was.At, Text: fmt.Sprintf("it was last seen to be %q; since then no call was answered, %s", was.State, why)}, f.calls()}
+	if was.State == Unreachable {
+		out.state = Unproven
+		out.facts[0].Text = "it can be reached again; no call was answered yet, and our breaker holds calls back"
+	}
+	return out
+}
+
+// ownQueue: calls wait for our pacer.
+func ownQueue(f *facts) finding {
+	n, since := f.in(llmclient.PhaseQueue, llmclient.PhaseBackoff)
+	if n < 2 || n*2 < len(f.Calls) || f.Now.Sub(since) < quietAfter {
+		return refuted("%d of %d calls wait on our side", n, len(f.Calls))
+	}
+	out := holds(Medium, since, f.calls())
+	for _, ep := range f.Endpoints {
+		if p := ep.Pacer; p.Queued > 0 {
+			switch p.WaitingFor {
+			case pacer.Load:
+				return refuted("the pacer holds %d calls back since more would be too much for the server now", p.Queued)
+			case pacer.CoolDown, pacer.Readmission, pacer.Allotted:
+				return refuted("the pacer holds %d calls back as the server asked it to", p.Queued)
+			}
+			out.sure = High
+			text := fmt.Sprintf("the pacer of %s has %d waiting and %d in flight, the longest for %s", ep.Name, p.Queued, p.InFlight, short(p.Longest))
+			if p.WaitingFor != "" {
+				text += fmt.Sprintf(", for %s", p.WaitingFor)
+			}
+			out.facts = append([]Fact{{At: f.Now, Text: text}}, out.facts...)
+		}
+	}
+	for _, t := range f.engines {
+		if t.compared() {
+			out.facts = append(out.facts, t.fact("", Running, Waiting))
+		}
+	}
+	return out
+}
+
+// in counts the calls in some phases, and says since when the oldest of them is.
+func (f *facts) in(phases ...llmclient.Phase) (n int, since time.Time) {
+	for _, c := range f.Calls {
+		for _, p := range phases {
+			if c.Phase == p {
+				n++
+				if since.IsZero() || c.Since.Before(since) {
+					since = c.Since
+				}
+			}
+		}
+	}
+	return n, since
+}
+
+// stuckTool: an agent is in a tool, and no call waits.
+func stuckTool(f *facts) finding {
+	const long = 2 * time.Minute
+	var stuck []Activity
+	for _, a := range f.Local {
+		if f.Now.Sub(a.Since) >= long {
+			stuck = append(stuck, a)
+		}
+	}
+	switch {
+	case len(stuck) == 0 && f.Local == nil:
+		return finding{}
+	case len(stuck) == 0:
+		return refuted("no tool has run for %s", short(long))
+	case len(f.quiet) > 0:
+		return refuted("%d calls wait for the server as well", len(f.quiet))
+	}
+	out := holds(High, stuck[0].Since)
+	for i, a := range stuck {
+		if i == 5 {
+			out.facts = append(out.facts, Fact{At: f.Now, Text: fmt.Sprintf("and %d more", len(stuck)-i)})
+			break
+		}
+		if a.Since.Before(out.since) {
+			out.since = a.Since
+		}
+		out.facts = append(out.facts, Fact{At: f.Now, Text: fmt.Sprintf("%s is in %s for %s", a.Caller, a.What, short(f.Now.Sub(a.Since)))})
+	}
+	out.facts = append(out.facts, f.calls())
+	return out
+}
+
+// oneCaller: one waits, and the others are served.
+func oneCaller(f *facts) finding {
+	if len(f.quiet) == 0 {
+		return refuted("no call has waited for %s", short(quietAfter))
+	}
+	who := f.quiet[0].Caller
+	for _, c := range f.quiet {
+		if c.Caller != who || who == "" {
+			return refuted("several callers wait")
+		}
+	}
+	since := f.oldest(f.quiet)
+	others := make(map[string]bool)
+	for i := range f.Recent {
+		if e := &f.Recent[i]; e.ok() && e.Caller != who && e.Started.After(since) {
+			others[e.Caller] = true
+		}
+	}
+	wait := f.longest(f.quiet)
+	switch {
+	case len(others) < 3:
+		return refuted("%d other callers were served since", len(others))
+	case wait < max(30*time.Second, 5*f.typical()):
+		return refuted("it has waited for %s only", short(wait))
+	}
+	return holds(Medium, since, Fact{At: f.Now, Text: fmt.Sprintf("only %s waits, for %s, with a request of %d bytes; %d others were served since", who, short(wait), f.quiet[0].PromptBytes, len(others))}, f.calls())
+}

@@ -1,0 +1,193 @@
+package health
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/neverhang/neverhang/llmclient"
+)
+
+// unreachable: a server cannot be asked at all, or answers nothing at all.
+func unreachable(f *facts) finding {
+	var gone []*trail
+	for _, t := range f.trails {
+		if t.last == nil || t.missed == 0 {
+			continue
+		}
+		if f.headway.After(t.missedSince) && t.role != RolePrefill && t.role != RoleDecode && t.last.Reach != Refused {
+			continue // it works, and is only not to be asked
+		}
+		// One question that went unanswered is little, unless calls fail as well.
+		if failed, last := f.ended(netFailure); t.missed >= 2 || failed > 0 && last.After(f.headway) {
+			gone = append(gone, t)
+		}
+	}
+	if len(gone) > 0 {
+		out := finding{holds: true, sure: High, since: gone[0].missedSince}
+		for _, t := range gone {
+			what := string(t.last.Reach)
+			switch t.last.Reach {
+			case Silent:
+				what = "it takes connections and answers nothing"
+			case Refused:
+				what = "nobody listens there"
+			case NoName:
+				what = "its name is not known"
+			}
+			out.facts = append(out.facts, Fact{At: t.last.At, Of: t.name, Text: fmt.Sprintf("%s, %d times since %s", what, t.missed, t.missedSince.Format(time.TimeOnly))})
+			out.note += t.name + " "
+		}
+		if len(gone) < len(f.trails) {
+			for _, t := range f.trails {
+				if t.missed == 0 && t.last != nil {
+					out.facts = append(out.facts, Fact{At: t.last.At, Of: t.name, Text: "answers"})
+				}
+			}
+		}
+		out.facts = append(out.facts, f.calls())
+		out.note = out.note[:len(out.note)-1]
+		return out
+	}
+	// By our own calls alone.
+	failed, last := f.ended(func(e *Ended) bool { return e.Kind == llmclient.ErrNetwork || e.Clock == llmclient.ClockConnect })
+	reached := false
+	for _, t := range f.trails {
+		reached = reached || t.last != nil && t.last.Reach == Reached
+	}
+	for _, ep := range f.Endpoints {
+		if ep.Dead && !reached && !f.headway.After(f.Now.Add(-quietAfter)) {
+			return holds(Medium, f.headway, Fact{At: f.Now, Text: "the client's own probes of " + ep.Name + " are not answered"}, f.calls())
+		}
+	}
+	switch {
+	case failed >= 3 && last.After(f.headway) && !reached:
+		return holds(Medium, f.headway, f.outcome(), f.calls())
+	case reached:
+		return refuted("%s", f.reachedText())
+	case len(f.trails) == 0 || f.trails[0].last == nil:
+		if ok, last := f.succeeded(); ok > 0 {
+			return refuted("a call was answered at %s", last.Format(time.TimeOnly))
+		}
+	}
+	return finding{}
+}
+
+func netFailure(e *Ended) bool {
+	return e.Kind == llmclient.ErrNetwork || e.Kind == llmclient.ErrServer || e.Kind == llmclient.ErrTimeout || e.Kind == llmclient.ErrDeadline
+}
+
+func (f *facts) reachedText() string {
+	for _, t := range f.trails {
+		if t.last != nil && t.last.Reach == Reached {
+			return fmt.Sprintf("%s answered at %s within %s", t.name, t.last.At.Format(time.TimeOnly), short(t.last.Took))
+		}
+	}
+	return ""
+}
+
+// row is how many endings of a kind there were since the last success, if that
+// was some time ago.
+func (f *facts) row(is func(*Ended) bool) (n int) {
+	const some = 5 * time.Second
+	for i := len(f.Recent) - 1; i >= 0; i-- {
+		switch e := &f.Recent[i]; {
+		case e.ok() && f.Now.Sub(e.At) < some:
+			return 0
+		case e.ok():
+			return n
+		case is(e):
+			n++
+		}
+	}
+	return n
+}
+
+// full reports whether a call was refused as servers do that have a full queue.
+func full(e *Ended) bool { return e.Status == 503 || e.Status == 429 || e.Status == 529 }
+
+// outOfQuota: the account has nothing left.
+func outOfQuota(f *facts) finding {
+	n, last := f.ended(func(e *Ended) bool { return e.Kind == llmclient.ErrQuota })
+	ok, success := f.succeeded()
+	switch {
+	case n == 0:
+		return refuted("no answer of the last minute says so")
+	case ok > 0 && success.After(last):
+		return refuted("a call was answered at %s, after the last refusal", success.Format(time.TimeOnly))
+	}
+	return holds(High, f.first(func(e *Ended) bool { return e.Kind == llmclient.ErrQuota }), f.outcome())
+}
+
+// first returns when the run of endings of a kind began, that no success has
+// interrupted.
+func (f *facts) first(is func(*Ended) bool) time.Time {
+	var at time.Time
+	for i := len(f.Recent) - 1; i >= 0; i-- {
+		switch e := &f.Recent[i]; {
+		case e.ok():
+			return at
+		case is(e):
+			at = e.At
+		}
+	}
+	return at
+}
+
+// throttled: the server asks for fewer requests.
+func throttled(f *facts) finding {
+	n, _ := f.ended(func(e *Ended) bool { return e.Kind == llmclient.ErrThrottled })
+	cooling := false
+	for _, ep := range f.Endpoints {
+		cooling = cooling || ep.Pacer.CoolDownUntil.After(f.Now)
+	}
+	switch total := len(f.lately); {
+	case n == 0:
+		return refuted("nobody was asked to come less often in the last minute")
+	case n < 3 && !cooling || n*10 < total:
+		return refuted("only %d of %d calls of the last minute were asked to come less often", n, total)
+	}
+	// A server of our own that is full may say the same.
+	if f.told() && f.both(Waiting) > 0 {
+		return refuted("the engine itself has a queue of %s", number(f.both(Waiting)))
+	}
+	return holds(High, time.Time{}, f.outcome())
+}
+
+// failing: the server answers, with errors.
+func failing(f *facts) finding {
+	is := func(e *Ended) bool {
+		switch e.Kind {
+		case llmclient.ErrServer, llmclient.ErrAuth, llmclient.ErrNotFound, llmclient.ErrMalformed,
+			llmclient.ErrAborted, llmclient.ErrIncomplete, llmclient.ErrEmpty, llmclient.ErrNetwork:
+			return true
+		}
+		return false
+	}
+	n, last := f.ended(is)
+	ok, success := f.succeeded()
+	switch {
+	case n == 0:
+		return refuted("no call was answered with an error in the last minute")
+	case n < 3 || n < ok && f.row(is) < 3 || success.After(last):
+		return refuted("%d calls were answered with errors in the last minute, and %d well", n, ok)
+	}
+	if f.told() && f.both(Waiting, Prealloc) > 0 {
+		return refuted("the engine has a queue of %s, and refuses for that", number(f.both(Waiting, Prealloc)))
+	}
+	taken, waiting := 0, 0
+	for _, c := range f.sent {
+		if c.Phase < llmclient.PhaseFirstOutput || f.Now.Sub(c.Since) < time.Second {
+			continue
+		}
+		if taken++; c.Since.After(last) {
+			waiting++
+		}
+	}
+	switch full, _ := f.ended(full); {
+	case waiting*2 > len(f.Calls) || waiting > 0 && f.Now.Sub(last) >= quietAfter:
+		return refuted("%d calls were sent since the last error, and wait", waiting)
+	case full*2 > n && (taken > 0 || ok > 0):
+		return untold("metrics: whether the engine is full, or what stands before it")
+	}
+	return holds(High, f.first(is), f.outcome(), f.calls())
+}

@@ -1,0 +1,205 @@
+package health
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// A Page is what a page of metrics says about one engine. A router's page may
+// be about several.
+type Page struct {
+	Kind     Kind
+	Role     Role // if it says
+	Readings Readings
+
+	// Labels are those that most series have, and with one value, such as the model.
+	Labels map[string]string
+}
+
+// ReadMetrics reads a page in Prometheus's text format. What it does not know it
+// passes over. An error says where the page was broken; what stood before that
+// is returned all the same.
+//
+// Replicas in one process (dp_rank, engine) are added up, fullness apart, of
+// which the highest counts. Ranks of one replica tell the same, and count once.
+func ReadMetrics(page []byte) ([]Page, error) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(thin(page)))
+	if err != nil {
+		err = fmt.Errorf("health: page of metrics: %w", err)
+	}
+	r := reader{pages: make(map[string]*counting)}
+	for name, f := range families {
+		kind := kindOf(name)
+		if kind == Unknown && names[name] == nil {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			r.read(kind, names[name], f.GetType(), m)
+		}
+	}
+	return r.result(), err
+}
+
+// thin leaves out the lines that nothing is read from: descriptions, and the
+// buckets of distributions, which are most of a page and of the work with it.
+func thin(page []byte) []byte {
+	out := make([]byte, 0, len(page)/4)
+	for line := range bytes.Lines(page) {
+		name := line
+		if i := bytes.IndexAny(line, "{ \t"); i >= 0 {
+			name = line[:i]
+		}
+		if bytes.HasSuffix(name, []byte("_bucket")) || bytes.HasPrefix(line, []byte("# HELP")) {
+			continue
+		}
+		out = append(out, line...)
+	}
+	return out
+}
+
+// A reader puts series where they belong.
+type reader struct {
+	pages map[string]*counting // by the kind and role
+	start map[rank]float64     // of the process, whose series has no labels of its own
+}
+
+// A rank is one process of one replica.
+type rank struct{ replica, rank string }
+
+// counting adds up the readings of one page.
+type counting struct {
+	kind   Kind
+	role   Role
+	values map[Metric]map[rank]float64
+	labels map[string]string // "" where there are several values
+	seen   map[string]int    // in how many series
+	series int
+}
+
+func (r *reader) read(kind Kind, meanings []meaning, t dto.MetricType, m *dto.Metric) {
+	labels := make(map[string]string, len(m.GetLabel()))
+	for _, l := range m.GetLabel() {
+		labels[l.GetName()] = l.GetValue()
+	}
+	if labels["priority"] != "" {
+		return // a part of the series in which it is empty
+	}
+	v, ok := value(t, m)
+	at := rank{labels["dp_rank"] + "/" + labels["engine"], labels["pp_rank"] + "/" + labels["tp_rank"] + "/" + labels["moe_ep_rank"]}
+	if kind == Unknown {
+		if ok {
+			if r.start == nil {
+				r.start = make(map[rank]float64)
+			}
+			r.start[at] = max(r.start[at], v)
+		}
+		return
+	}
+	role := Role(labels["engine_type"])
+	if kind == Gateway {
+		role = RoleRouter
+	}
+	key := string(kind) + "/" + string(role)
+	c := r.pages[key]
+	if c == nil {
+		c = &counting{
+			kind: kind, role: role, values: make(map[Metric]map[rank]float64),
+			labels: make(map[string]string), seen: make(map[string]int),
+		}
+		r.pages[key] = c
+	}
+	for _, mean := range meanings {
+		if !ok || mean.label != "" && labels[mean.label] != mean.value {
+			continue
+		}
+		at := at
+		if kind == Gateway && mean.metric == Active {
+			at.replica += "/" + labels["worker"]
+		}
+		if c.values[mean.metric] == nil {
+			c.values[mean.metric] = make(map[rank]float64)
+		}
+		c.values[mean.metric][at] += v
+	}
+	c.series++
+	for name, v := range labels {
+		c.seen[name]++
+		switch name {
+		case "le", "quantile", "tp_rank", "pp_rank", "moe_ep_rank", "dp_rank", "engine", "priority", "engine_type":
+			continue
+		}
+		if was, there := c.labels[name]; there && was != v {
+			v = ""
+		}
+		c.labels[name] = v
+	}
+}
+
+// value returns what a series says; of a distribution, how many values it has.
+func value(t dto.MetricType, m *dto.Metric) (float64, bool) {
+	var v float64
+	switch t {
+	case dto.MetricType_COUNTER:
+		v = m.GetCounter().GetValue()
+	case dto.MetricType_GAUGE:
+		v = m.GetGauge().GetValue()
+	case dto.MetricType_UNTYPED:
+		v = m.GetUntyped().GetValue()
+	case dto.MetricType_HISTOGRAM, dto.MetricType_GAUGE_HISTOGRAM:
+		v = float64(m.GetHistogram().GetSampleCount())
+	case dto.MetricType_SUMMARY:
+		v = float64(m.GetSummary().GetSampleCount())
+	}
+	return v, sane(v)
+}
+
+func (r *reader) result() []Page {
+	var pages []Page
+	for _, c := range r.pages {
+		p := Page{Kind: c.kind, Role: c.role, Readings: make(Readings), Labels: make(map[string]string)}
+		for m, ranks := range c.values {
+			p.Readings[m] = total(m, ranks)
+		}
+		for _, at := range r.start {
+			p.Readings[StartTime] = max(p.Readings[StartTime], at)
+		}
+		for name, v := range c.labels {
+			if v != "" && 2*c.seen[name] >= c.series {
+				p.Labels[name] = v
+			}
+		}
+		pages = append(pages, p)
+	}
+	slices.SortFunc(pages, func(a, b Page) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Role, b.Role))
+	})
+	return pages
+}
+
+// total puts ranks and replicas together.
+func total(m Metric, ranks map[rank]float64) float64 {
+	replicas := make(map[string]float64)
+	for at, v := range ranks {
+		replicas[at.replica] = max(replicas[at.replica], v)
+	}
+	sum, most := 0.0, 0.0
+	for _, v := range replicas {
+		sum += v
+		most = max(most, v)
+	}
+	switch m {
+	case KVUsage, StartTime:
+		return most
+	case Active:
+		// With prefill and decode apart a router counts each request twice.
+		return most
+	}
+	return sum
+}

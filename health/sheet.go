@@ -1,0 +1,197 @@
+package health
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/neverhang/neverhang/llmclient"
+)
+
+// A sheet is both views side by side, as lines.
+type sheet struct{ ours, theirs []string }
+
+func newSheet(f *facts) sheet {
+	var s sheet
+	type group struct {
+		phase llmclient.Phase
+		n     int
+		since time.Time
+	}
+	var groups []group
+	for _, c := range f.Calls {
+		i := slices.IndexFunc(groups, func(g group) bool { return g.phase == c.Phase })
+		if i < 0 {
+			groups = append(groups, group{c.Phase, 0, c.Since})
+			i = len(groups) - 1
+		}
+		groups[i].n++
+		if c.Since.Before(groups[i].since) {
+			groups[i].since = c.Since
+		}
+	}
+	slices.SortFunc(groups, func(a, b group) int { return cmp.Or(b.n-a.n, int(a.phase)-int(b.phase)) })
+	s.ours = append(s.ours, fmt.Sprintf("%d calls in flight", len(f.Calls)))
+	for _, g := range groups {
+		s.ours = append(s.ours, fmt.Sprintf("%5d %s since %s", g.n, g.phase, g.since.Format(time.TimeOnly)))
+	}
+	if !f.headway.IsZero() {
+		s.ours = append(s.ours, "last headway of any call at "+f.headway.Format(time.TimeOnly))
+	}
+	s.ours = append(s.ours, f.outcome().Text)
+	for _, ep := range f.Endpoints {
+		s.ours = append(s.ours, fmt.Sprintf("breaker %s, pacer %d out, %d waiting", ep.Breaker.State, ep.Pacer.InFlight, ep.Pacer.Queued))
+	}
+	for _, a := range f.Local {
+		if f.Now.Sub(a.Since) >= quietAfter {
+			s.ours = append(s.ours, fmt.Sprintf("%s in %s for %s", a.Caller, a.What, short(f.Now.Sub(a.Since))))
+		}
+	}
+	if len(f.trails) == 0 {
+		s.theirs = []string{"no server was asked"}
+	}
+	for _, t := range f.trails {
+		s.theirs = append(s.theirs, t.lines(f.Now)...)
+	}
+	return s
+}
+
+// shown are the metrics of the page, in its order.
+var shown = []Metric{
+	Running, Waiting, PutOff, KVUsage, Bootstrap, Inflight, Prealloc, Transferring, Connections, Active,
+	Decoded, Generated, Computed, PromptTokens, Preempted, Aborted, TransferFailed, BootstrapFailed, Rejected, Errors,
+}
+
+func (t *trail) lines(now time.Time) []string {
+	head := t.name
+	if t.kind != Unknown {
+		head += " (" + string(t.kind) + ")"
+	}
+	switch {
+	case t.last == nil && len(t.all) > 0:
+		return []string{head + ": last asked at " + t.all[len(t.all)-1].At.Format(time.TimeOnly)}
+	case t.last == nil:
+		return []string{head + ": not asked yet"}
+	case t.last.Reach != Reached:
+		return []string{fmt.Sprintf("%s at %s: %s", head, t.last.At.Format(time.TimeOnly), t.last.Reach)}
+	}
+	head += " at " + t.last.At.Format(time.TimeOnly)
+	if t.compared() {
+		head += ", " + short(t.span) + " after the one before"
+	}
+	out := []string{head}
+	switch {
+	case t.last.EngineDead:
+		out = append(out, "  says that its engine is dead")
+	case t.last.Scheduler == Reached:
+		out = append(out, "  its scheduler answers")
+	case t.last.Scheduler != Unasked:
+		out = append(out, "  its scheduler does not answer")
+	}
+	if t.now == nil {
+		return append(out, "  answers, and tells no metrics")
+	}
+	line := " "
+	for _, m := range shown {
+		// What is nought and stays so is left out, but for the first two.
+		v, ok := t.get(m)
+		if !ok || v == 0 && t.delta(m) == 0 && t.both(m) == 0 && m != Running && m != Waiting && m != Inflight {
+			continue
+		}
+		told := t.tell(m)
+		if len(line)+len(told) > 56 {
+			out = append(out, line)
+			line = " "
+		}
+		line += " " + told + ","
+	}
+	out = append(out, strings.TrimSuffix(line, ","))
+	if !t.restart.IsZero() {
+		out = append(out, fmt.Sprintf("  restarted before %s: %s", t.restart.Format(time.TimeOnly), t.evidence))
+	}
+	return out
+}
+
+// String returns the verdict as a page: both views side by side, what was made
+// of them, and what to do.
+func (v Verdict) String() string {
+	var b strings.Builder
+	if v.State == "" {
+		return "health: nothing is known yet\n"
+	}
+	fmt.Fprintf(&b, "%s: %s", v.At.Format(time.DateTime), strings.ToUpper(string(v.State)))
+	if !v.Since.IsZero() && v.State.Fault() {
+		fmt.Fprintf(&b, " since %s (%s)", v.Since.Format(time.TimeOnly), short(v.At.Sub(v.Since)))
+	}
+	fmt.Fprintf(&b, ", %s confidence\n", v.Confidence)
+	if u := v.Uniform; u.Systemic {
+		fmt.Fprintf(&b, "systemic: %d of %d calls in phase %s, no headway since %s\n", u.Calls, u.Of, u.Phase, u.Since.Format(time.TimeOnly))
+	} else if u.Of > 0 {
+		fmt.Fprintf(&b, "%d of %d calls in phase %s\n", u.Calls, u.Of, u.Phase)
+	}
+	b.WriteByte('\n')
+	beside(&b, v.sheet.ours, v.sheet.theirs)
+	list := func(title string, lines []string) {
+		if len(lines) == 0 {
+			return
+		}
+		fmt.Fprintf(&b, "\n%s\n", title)
+		for _, l := range lines {
+			fmt.Fprintf(&b, "  - %s\n", l)
+		}
+	}
+	var because, out []string
+	for _, f := range v.Evidence {
+		because = append(because, f.String())
+	}
+	for _, e := range v.RuledOut {
+		if e.State.Fault() || e.State == Saturated {
+			out = append(out, fmt.Sprintf("%s: %s", e.State, e.By))
+		}
+	}
+	list("because", because)
+	list("ruled out", out)
+	list("what would tell more", v.WouldTell)
+	list("what to do", v.Do)
+	return b.String()
+}
+
+// beside writes two columns.
+func beside(b *strings.Builder, left, right []string) {
+	const width = 46
+	row := func(l, r string) {
+		line := fmt.Sprintf("%-*s | %s", width, l, r)
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	row("OUR CALLS", "THE SERVER")
+	var wrapped []string
+	for _, l := range left {
+		wrapped = append(wrapped, wrap(l, width)...)
+	}
+	for i := range max(len(wrapped), len(right)) {
+		var l, r string
+		if i < len(wrapped) {
+			l = wrapped[i]
+		}
+		if i < len(right) {
+			r = right[i]
+		}
+		row(l, r)
+	}
+}
+
+// wrap breaks a text into lines at spaces.
+func wrap(s string, width int) []string {
+	var out []string
+	for len(s) > width {
+		i := strings.LastIndexByte(s[:width], ' ')
+		if i <= 6 {
+			i = width
+		}
+		out = append(out, s[:i])
+		s = "      " + strings.TrimLeft(s[i:], " ")
+	}
+	return append(out, s)
+}
