@@ -98,7 +98,8 @@ type Config struct {
 
 	// Repeats is how many rounds in a row may bring nothing new: calls that
 	// give for the same arguments what they gave before, or fail again. If only
-	// the arguments are new and the results are old, it takes three times as many.
+	// the arguments are new and the results are old, it takes three times as many;
+	// new arguments of 128 bytes or more, and calls that count for a step, are work.
 	// From half of it on the model is warned in the results, from three quarters
 	// on such calls are not run, and then the agent ends as Stalled, with a
 	// [RepeatError]. Zero means 10, a negative value no bound.

@@ -96,7 +96,7 @@ func (r *run) request() (*chat.Request, *Step) {
 	if also := r.agent.cfg.Request.OnOutput; also != nil {
 		req.OnOutput = func() { r.beat(); also() }
 	}
-	step := r.prog.next()
+	step, _ := r.pressing()
 	press := r.ladder.pressure()
 	if press == advised || step == nil {
 		return &req, nil
@@ -201,13 +201,13 @@ func (r *run) count(u *chat.Usage, b bill) {
 	if b.guessed {
 		r.res.EstimatedTokens += b.tokens
 	}
-	if u == nil {
+	if u == nil || b.guessed {
 		return
 	}
 	sum := &r.res.Usage
-	sum.PromptTokens += u.PromptTokens
-	sum.CompletionTokens += u.CompletionTokens
-	sum.TotalTokens += u.TotalTokens
-	sum.CachedTokens += u.CachedTokens
-	sum.ReasoningTokens += u.ReasoningTokens
+	sum.PromptTokens += max(0, u.PromptTokens)
+	sum.CompletionTokens += max(0, u.CompletionTokens)
+	sum.TotalTokens += max(0, u.TotalTokens)
+	sum.CachedTokens += max(0, u.CachedTokens)
+	sum.ReasoningTokens += max(0, u.ReasoningTokens)
 }

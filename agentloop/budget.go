@@ -105,17 +105,17 @@ type bill struct {
 	cost    float64
 }
 
-// billOf asks Price what an answer cost.
-// sent is how many bytes it was asked with.
+// billOf asks Price what an answer cost. sent is how many bytes it was asked with.
+// A server that counts nothing says so with nothing, or with zeros.
 func (c *Config) billOf(resp *chat.Response, sent int) bill {
 	u := resp.Usage
 	var b bill
-	if u == nil {
+	if u == nil || max(u.TotalTokens, u.PromptTokens, u.CompletionTokens) <= 0 {
 		in, out := int64(float64(sent)*tokensPerByte), int64(float64(messageBytes(&resp.Message))*tokensPerByte)
 		u = &chat.Usage{PromptTokens: in, CompletionTokens: out, TotalTokens: in + out}
 		b.guessed = true
 	}
-	b.tokens = max(u.TotalTokens, u.PromptTokens+u.CompletionTokens)
+	b.tokens = max(u.TotalTokens, max(0, u.PromptTokens)+max(0, u.CompletionTokens))
 	if c.Price != nil {
 		if cost := c.Price(u); cost > 0 { // not NaN
 			b.cost = min(cost, math.MaxFloat64)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -142,4 +143,27 @@ func TestChildrenShareTheBudgetsOfTheirParents(t *testing.T) {
 	}
 	assert.Equal(t, 9, child.Rounds)
 	assert.Equal(t, 1, res.Rounds)
+}
+
+// Zeros are no count, and numbers below are none either: it is estimated then.
+func TestUsageOfZerosIsEstimated(t *testing.T) {
+	for name, u := range map[string]*chat.Usage{
+		"nothing": nil, "zeros": {}, "less": {TotalTokens: -1, PromptTokens: -1, CompletionTokens: -1}, "partly less": {PromptTokens: -1 << 40, CompletionTokens: 300},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := agentloop.ModelFunc(func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+				r, err := calls(call("", "get", fmt.Sprintf(`{"i":%d}`, len(req.Messages))))(ctx, req)
+				r.Usage = u
+				return r, err
+			})
+			n := 0
+			get := tool(t, "get", func(context.Context) (string, error) { n++; return fmt.Sprint(n, strings.Repeat("x", 1000)), nil })
+			res := runOne(t, agentloop.Config{Model: m, Tools: []agentloop.Tool{get}, MaxTotalTokens: 3000, MaxRounds: 50})
+			b, ok := errors.AsType[*agentloop.BudgetError](res.Err)
+			require.True(t, ok, "%v", res.Err)
+			assert.Equal(t, agentloop.BudgetTokens, b.Budget)
+			assert.Equal(t, name != "partly less", res.EstimatedTokens > 0)
+			assert.GreaterOrEqual(t, res.Usage.PromptTokens, int64(0))
+		})
+	}
 }

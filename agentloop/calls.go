@@ -25,9 +25,11 @@ type toolCall struct {
 	// nobody knows whether it took effect
 	uncertain bool
 	fatal     bool
-	lost      *loss
-	began     time.Time
-	took      time.Duration
+	// the tool cannot catch up with what is recorded
+	unplayable bool
+	lost       *loss
+	began      time.Time
+	took       time.Duration
 }
 
 // in names the tool in panics, abandonments and labels.
@@ -63,6 +65,7 @@ func (r *run) calls(ctx context.Context, calls, asked []chat.ToolCall, cut error
 		case c.ran:
 			last = c
 			progress = r.settle(c) || progress
+			r.unplayable = r.unplayable || c.unplayable
 			if c.lost != nil && c.lost.abandoned {
 				stuck = c.lost
 			}
@@ -113,6 +116,12 @@ func (r *run) settle(c *toolCall) bool {
 	}
 	if c.uncertain {
 		r.res.Uncertain = append(r.res.Uncertain, Uncertainty{r.name(), c.Name, c.ID, c.Arguments})
+		if r.doubtful == nil {
+			r.doubtful = make(map[string]bool)
+		}
+		r.doubtful[c.Name] = true
+	} else {
+		delete(r.doubtful, c.Name)
 	}
 	if c.tool.Polling {
 		return c.ok
@@ -195,9 +204,12 @@ func (r *run) waves(ctx context.Context, list []toolCall) (fatal error) {
 				fatal = c.err
 			}
 			if c.ok {
-				if step := r.prog.take(c.Name); step != "" {
+				step, counts := r.prog.take(c.Name)
+				if counts { // one of the times that were asked for, whatever it said
 					r.ladder.down()
 					r.repeats.round = fresh
+				}
+				if step != "" {
 					r.emit(Event{Kind: EventStep, Tool: c.Name, Step: step})
 				}
 			}
@@ -209,6 +221,7 @@ func (r *run) waves(ctx context.Context, list []toolCall) (fatal error) {
 // wave runs calls at the same time, at most ParallelTools of them, and returns
 // when each has a result. That is bounded: execute does not wait for tools.
 func (r *run) wave(ctx context.Context, calls []*toolCall) {
+	agents := ctx // ends with the agent, not with the wave
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	r.callWith(stop)
@@ -230,7 +243,7 @@ func (r *run) wave(ctx context.Context, calls []*toolCall) {
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			r.execute(ctx, c)
+			r.execute(agents, ctx, c)
 			if c.fatal {
 				stop(c.err)
 			}

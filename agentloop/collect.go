@@ -62,7 +62,7 @@ func (g *groupRun) start(runs []*run, back chan<- numbered) {
 		g.join(r)
 		go func() {
 			res := r.run(g.ctx)
-			g.note(g.ctx, &entry{Kind: entryEnded, Agent: res.Name, Outcome: res.Outcome, Steps: res.Steps, Draft: res.Draft, Error: textOfErr(res.Err)})
+			g.note(&entry{Kind: entryEnded, Agent: res.Name, Outcome: res.Outcome, Steps: res.Steps, Draft: res.Draft, Error: textOfErr(res.Err)})
 			if !r.turnless {
 				g.turns.give()
 			}

@@ -62,7 +62,8 @@ type callKey struct{}
 // CallID returns the id of the tool call with this context: the same one when a
 // run that was killed goes on and the call is made again, so that whoever is asked
 // to do something can tell that it is not to be done twice. It is unique within
-// one conversation; with [AgentName] within a group.
+// one run of an agent, also if that is started over; with [AgentName] within a
+// group.
 func CallID(ctx context.Context) string {
 	if ctx == nil {
 		return ""

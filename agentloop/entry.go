@@ -12,7 +12,7 @@ import (
 
 // journalVersion is that of the entries below. It grows when what older programs
 // make of an entry would be wrong; what is only new is left out by them.
-const journalVersion = 1
+const journalVersion = 2
 
 // The kinds of entries in an agent's log. docs/journal.md describes them field
 // by field.
@@ -54,6 +54,9 @@ type entry struct {
 	Guessed bool          `json:"guessed,omitempty"`
 	Cost    float64       `json:"cost,omitempty"`
 
+	// answer, intent, result: which answer of the log, from 1; 0 in version 1
+	Number int `json:"n,omitempty"`
+
 	// intent, result
 	ID    string `json:"id,omitempty"`
 	Tool  string `json:"tool,omitempty"`
@@ -76,6 +79,9 @@ type entry struct {
 	Rounds  int             `json:"rounds,omitempty"`
 	Draft   string          `json:"draft,omitempty"`
 	Counts  map[Outcome]int `json:"counts,omitempty"`
+
+	version int           // of the begin before it
+	written chan struct{} // run_end: closed when the log is
 }
 
 // The entries that are written most, with the fields that they have: looking at
@@ -84,12 +90,15 @@ type (
 	intentLine struct {
 		Kind string    `json:"k"`
 		Time time.Time `json:"t"`
-		ID   string    `json:"id"`
-		Tool string    `json:"tool"`
+		// the answer that asks for the call
+		Number int    `json:"n"`
+		ID     string `json:"id"`
+		Tool   string `json:"tool"`
 	}
 	resultLine struct {
 		Kind      string    `json:"k"`
 		Time      time.Time `json:"t"`
+		Number    int       `json:"n"` // as in intentLine
 		ID        string    `json:"id"`
 		Tool      string    `json:"tool"`
 		Text      string    `json:"text,omitempty"`
@@ -102,6 +111,7 @@ type (
 	answerLine struct {
 		Kind    string        `json:"k"`
 		Time    time.Time     `json:"t"`
+		Number  int           `json:"n"`
 		Summary bool          `json:"summary,omitempty"`
 		Message *entryMessage `json:"message"`
 		Finish  string        `json:"finish,omitempty"`
@@ -218,6 +228,7 @@ func conversationID(msgs []chat.Message) string {
 // readEntries reads the log of an agent back, or says why it is not the one.
 func readEntries(lines []json.RawMessage, agent, conversation string) ([]entry, error) {
 	list := make([]entry, len(lines))
+	version := 0
 	for i, line := range lines {
 		e := &list[i]
 		// The version first: what a later one has written may not even decode.
@@ -231,6 +242,10 @@ func readEntries(lines []json.RawMessage, agent, conversation string) ([]entry, 
 		if err := json.Unmarshal(line, e); err != nil {
 			return nil, fmt.Errorf("line %d: %w", i+1, err)
 		}
+		if e.Kind == entryBegin {
+			version = e.Version
+		}
+		e.version = version
 		switch {
 		case i == 0 && e.Kind != entryBegin:
 			return nil, fmt.Errorf("line 1: %w: an entry %q, want %q", ErrJournalVersion, e.Kind, entryBegin)

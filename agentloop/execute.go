@@ -29,8 +29,9 @@ func (r *run) deadline(t *Tool) time.Duration {
 }
 
 // execute runs one call to its result. It writes to c and to nothing else of
-// the run.
-func (r *run) execute(ctx context.Context, c *toolCall) {
+// the run. agents is the context of the agent: what a call came to is written down
+// also if the watchdog or another call of the wave has ended it.
+func (r *run) execute(agents, ctx context.Context, c *toolCall) {
 	if r.recorded(ctx, c) {
 		return
 	}
@@ -39,6 +40,9 @@ func (r *run) execute(ctx context.Context, c *toolCall) {
 		return
 	}
 	r.perform(ctx, c)
+	if ctx.Err() != nil {
+		ctx = agents
+	}
 	r.saveResult(ctx, c, false)
 }
 

@@ -360,3 +360,45 @@ func TestOneFailureIsOneFailure(t *testing.T) {
 		assert.Equal(t, time.Minute, rep.Duration)
 	})
 }
+
+// Whoever is cancelled by name is, also between its turn and its beginning, and
+// also if it only begins in a tool later.
+func TestCancelAgentsThatAreAboutToBegin(t *testing.T) {
+	t.Run("in a tool", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			cause := errors.New("not wanted")
+			child := newAgent(t, agentloop.Config{Name: "child", Model: agentloop.ModelFunc(silent)})
+			spawn := tool(t, "spawn", func(ctx context.Context) (string, error) {
+				agentloop.CancelAgents(ctx, cause, "child")
+				return string(child.Run(ctx).Outcome), nil
+			})
+			_, rep := runAgent(t, agentloop.Config{Model: play(calls(call("", "spawn", `{}`)), says("ok")), Tools: []agentloop.Tool{spawn}}, agentloop.GroupConfig{})
+			require.Len(t, rep.Children, 1)
+			assert.Equal(t, agentloop.Cancelled, rep.Children[0].Outcome)
+			assert.ErrorIs(t, rep.Children[0].Err, cause)
+			assert.Zero(t, rep.Children[0].Duration)
+		})
+	})
+	t.Run("of a group", func(t *testing.T) {
+		for range 5 {
+			synctest.Test(t, func(t *testing.T) {
+				var names []string
+				for i := range 500 {
+					names = append(names, fmt.Sprint("x", i))
+				}
+				hit := 0
+				first := agentloop.ModelFunc(func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+					hit = agentloop.CancelAgents(ctx, errors.New("enough"), names...)
+					return says("done")(ctx, req)
+				})
+				list := []*agentloop.Agent{newAgent(t, agentloop.Config{Name: "first", Model: first})}
+				for _, name := range names {
+					list = append(list, newAgent(t, agentloop.Config{Name: name, Model: agentloop.ModelFunc(silent)}))
+				}
+				rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: list})
+				assert.Equal(t, 500, rep.Counts[agentloop.Cancelled])
+				assert.Equal(t, 500, hit)
+			})
+		}
+	})
+}

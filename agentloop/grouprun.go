@@ -65,7 +65,7 @@ type groupRun struct {
 	flights  *slots // of InFlight
 	troubles *troubles
 	stacks   stacks
-	journal  *run         // stands for the group where its own log is written
+	notes    chan *entry  // for the log of the run; nil without a journal
 	slowest  atomic.Int64 // nanoseconds of the slowest answered model call
 	stalls   atomic.Int64
 	calls    atomic.Int64 // of user code
@@ -107,11 +107,17 @@ func (g *groupRun) newRun(a *Agent) *run {
 	return r
 }
 
-// join makes the run one of the group's.
+// join makes the run one of the group's. If agents of its name were cancelled, so
+// is it: from here on whoever cancels them finds it, and what came before is
+// known.
 func (g *groupRun) join(r *run) {
 	g.mu.Lock()
 	g.runs = append(g.runs, r)
+	cause := g.doomed[r.name()]
 	g.mu.Unlock()
+	if cause != nil {
+		r.cut(cause)
+	}
 }
 
 // child runs an agent in a tool of another one of the group.

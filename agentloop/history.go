@@ -2,6 +2,7 @@ package agentloop
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -65,6 +66,12 @@ func newHistory(msgs []chat.Message) *history {
 		}
 	}
 	return h
+}
+
+// after keeps the ids that an earlier conversation used out of this one.
+func (h *history) after(old *history) {
+	maps.Copy(h.ids, old.ids)
+	h.made = max(h.made, old.made)
 }
 
 // pair appends one result for each call: the first of the messages that follow

@@ -89,20 +89,20 @@ func (p *progress) blocked(tool string) (before []Step, yes bool) {
 }
 
 // take counts a successful call and returns the name of the step that it
-// takes, or "".
-func (p *progress) take(tool string) string {
+// takes, or "", and whether it counts for one at all.
+func (p *progress) take(tool string) (step string, counts bool) {
 	for i := 0; i <= p.due() && i < len(p.steps); i++ {
 		if p.has(i) || !slices.Contains(p.steps[i].Tools, tool) {
 			continue
 		}
 		if p.calls[i]++; !p.has(i) {
-			return ""
+			return "", true
 		}
 		p.taken = append(p.taken, p.steps[i].Name)
 		p.ended = p.ended || p.steps[i].End
-		return p.steps[i].Name
+		return p.steps[i].Name, true
 	}
-	return ""
+	return "", false
 }
 
 // next returns the step that is due, or nil.

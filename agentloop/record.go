@@ -56,16 +56,19 @@ func (r *run) openTape(ctx context.Context) *ending {
 		return &ending{outcome: Failed, err: got.err}
 	}
 	r.tape = got.tape
-	r.quiet.Store(len(r.tape.todo) > 0)
+	r.quiet.Store(r.tape.ahead > 0)
 	return nil
 }
 
 // keep has an entry written with the next one. If the process ends before, it
 // is as if there had been no answer.
 func (r *run) keep(e *answerLine) {
-	r.tape.mu.Lock()
-	defer r.tape.mu.Unlock()
-	r.tape.kept = append(r.tape.kept, e)
+	t := r.tape
+	t.answered++
+	t.at, e.Number, t.now = t.answered, t.answered, nil
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept = append(t.kept, e)
 }
 
 // flush writes what was kept.
@@ -161,8 +164,9 @@ func (r *run) recorded(ctx context.Context, c *toolCall) bool {
 	case was.result != nil:
 		c.answered, c.ran = true, true
 		c.text, c.ok, c.uncertain = was.result.Text, was.result.OK, was.result.Uncertain
-		// What ended the agent then is for the model to deal with now.
-		c.fatal = was.result.Fatal && !t.live()
+		// If it ended the agent, that is revived, see again; if the process ended
+		// before, it is for the model to deal with now.
+		c.fatal = was.result.Fatal && t.stops()
 		t.results.Add(1)
 		if was.result.Error != "" {
 			c.err = &recordedError{was.result.Error}
@@ -173,9 +177,11 @@ func (r *run) recorded(ctx context.Context, c *toolCall) bool {
 		c.answered, c.ran, c.uncertain = true, true, true
 		c.err = ErrUncertain
 		c.text = fmt.Sprintf("error: %s was interrupted, and nobody knows whether it took effect. Find out before you repeat it.", c.Name)
-		r.wake()
-		r.emit(Event{Kind: EventUncertain, Tool: c.Name, CallID: c.ID, Err: ErrUncertain})
-		r.saveResult(ctx, c, true)
+		if t.live() { // else it is long past, and nothing is written while that is played
+			r.wake()
+			r.emit(Event{Kind: EventUncertain, Tool: c.Name, CallID: c.ID, Err: ErrUncertain})
+			r.saveResult(ctx, c, true)
+		}
 		return true
 	case !t.live():
 		c.skip("it was not run then either")
@@ -204,7 +210,7 @@ func (r *run) playTool(ctx context.Context, c *toolCall) {
 		c.lost, err = lost, lost.err
 	}
 	if err != nil {
-		c.fatal, c.err = true, fmt.Errorf("tool %s cannot go on from the journal: %w", c.Name, err)
+		c.fatal, c.unplayable, c.err = true, true, fmt.Errorf("tool %s cannot go on from the journal: %w", c.Name, err)
 	}
 }
 
@@ -214,7 +220,7 @@ func (r *run) intend(ctx context.Context, c *toolCall) bool {
 	if r.tape == nil || c.tool.Effect == EffectNone {
 		return true
 	}
-	if err := r.write(ctx, &intentLine{entryIntent, time.Now(), c.ID, c.Name}, c.ID, true); err != nil {
+	if err := r.write(ctx, &intentLine{entryIntent, time.Now(), r.tape.at, c.ID, c.Name}, c.ID, true); err != nil {
 		c.skip("the journal cannot be written")
 		c.fatal, c.err = true, unsavedError(err)
 		return false
@@ -229,7 +235,7 @@ func (r *run) saveResult(ctx context.Context, c *toolCall, sure bool) {
 		return
 	}
 	e := &resultLine{
-		Kind: entryResult, Time: time.Now(), ID: c.ID, Tool: c.Name, Text: c.text, OK: c.ok, Fatal: c.fatal,
+		Kind: entryResult, Time: time.Now(), Number: r.tape.at, ID: c.ID, Tool: c.Name, Text: c.text, OK: c.ok, Fatal: c.fatal,
 		Uncertain: c.uncertain, Took: c.took.Milliseconds(), Error: textOfErr(c.err),
 	}
 	if err := r.write(ctx, e, c.ID, sure); err != nil {

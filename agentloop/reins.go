@@ -11,6 +11,7 @@ import (
 type reins struct {
 	mu   sync.Mutex
 	stop context.CancelCauseFunc // the run; nil if it has ended or not begun
+	over bool                    // it has ended
 	by   error                   // the cause that it was stopped with
 	call context.CancelCauseFunc // what it waits for, if that can be stopped alone
 
@@ -48,25 +49,30 @@ func (r *run) abandoned() []Abandonment {
 	return slices.Clone(r.reins.left)
 }
 
-// hold says how the run can be stopped from now on.
+// hold says how the run can be stopped from now on; nil that it has ended. Who was
+// stopped before it began is stopped now.
 func (r *run) hold(stop context.CancelCauseFunc) {
 	r.reins.mu.Lock()
-	defer r.reins.mu.Unlock()
-	r.reins.stop = stop
+	r.reins.stop, r.reins.over = stop, stop == nil
+	by := r.reins.by
+	r.reins.mu.Unlock()
+	if stop != nil && by != nil {
+		stop(by)
+	}
 }
 
 // cut stops the run, and reports whether it had not ended.
 func (r *run) cut(cause error) bool {
 	r.reins.mu.Lock()
-	stop := r.reins.stop
-	if stop != nil && r.reins.by == nil {
+	stop, over := r.reins.stop, r.reins.over
+	if !over && r.reins.by == nil {
 		r.reins.by = cause
 	}
 	r.reins.mu.Unlock()
 	if stop != nil {
 		stop(cause)
 	}
-	return stop != nil
+	return !over
 }
 
 // cutBy returns the cause that the run was stopped with by cut, or nil.

@@ -12,7 +12,9 @@ import (
 //
 // A call is a repeat if the same tool gave the same result for the same
 // arguments before, and an echo if it gave the same result for whatever
-// arguments. A round is what the best of its calls is. Only rows of rounds
+// arguments, unless those are long and new: they are work of their own, and what
+// is written may well be answered with "ok" each time. So is a call that counts for
+// a step. A round is what the best of its calls is. Only rows of rounds
 // count, and anything new ends a row, so cycles of any length up to the window
 // are seen and rereading a few things is not. Echoes get more patience: a tool
 // may well answer every call with "ok".
@@ -52,6 +54,9 @@ const (
 	// own: to send that again is no news, though the result be another one
 	// ("now 17 paragraphs"). Short ones say which thing to look at again.
 	longArguments = 64
+	// workArguments is from how many bytes on new arguments are work, whatever the
+	// result: a section of a text, not one more way to ask for the same.
+	workArguments = 128
 	// maxEvidence bounds the kinds of calls kept as evidence.
 	maxEvidence = 8
 )
@@ -98,6 +103,7 @@ func (r *repeats) add(tool string, raw json.RawMessage, result string, failed bo
 	switch {
 	case knownCall == inSight:
 		n = repeat
+	case knownArgs == never && len(args) >= workArguments:
 	case knownCall == outOfSight, knownResult == inSight, knownArgs == inSight && len(args) >= longArguments:
 		n = echo
 	}

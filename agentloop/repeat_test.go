@@ -223,3 +223,31 @@ func TestStepsAreNews(t *testing.T) {
 	assert.Equal(t, agentloop.Done, res.Outcome, res.Err)
 	assert.Len(t, res.Steps, 30)
 }
+
+// What is long and new is work, though the tool answers each time with the same;
+// what is short and new may be a label.
+func TestLongWorkIsNoRepeat(t *testing.T) {
+	for size, want := range map[int]error{127: agentloop.ErrRepeating, 128: agentloop.ErrRounds} {
+		m := numbered(func(n int) []chat.ToolCall {
+			text := fmt.Sprintf("section %03d ", n)
+			return []chat.ToolCall{call("", "append", fmt.Sprintf(`{"text":%q}`, text+strings.Repeat("x", size-len(`{"text":""}`)-len(text))))}
+		})
+		res := runOne(t, agentloop.Config{Model: m, Repeats: 4, MaxRounds: 60, Tools: []agentloop.Tool{tool(t, "append", result("ok"))}})
+		assert.ErrorIs(t, res.Err, want, "%d bytes", size)
+	}
+}
+
+// A step that is to be taken many times is progress each time, and no longer.
+func TestEachOfTheTimesOfAStepIsNews(t *testing.T) {
+	m := numbered(func(n int) []chat.ToolCall { return []chat.ToolCall{call("", "tag", fmt.Sprintf(`{"i":%d}`, n))} })
+	tags := agentloop.Step{Name: "tag", Tools: []string{"tag"}, Times: 40}
+	tools := []agentloop.Tool{tool(t, "tag", result("ok")), tool(t, "save", result("saved"))}
+	res := runOne(t, agentloop.Config{Model: m, Repeats: 2, Tools: tools, Progression: agentloop.Progression{tags}})
+	assert.Equal(t, agentloop.Done, res.Outcome, res.Err)
+	assert.Equal(t, 40, res.ToolCalls)
+
+	m = numbered(func(n int) []chat.ToolCall { return []chat.ToolCall{call("", "tag", fmt.Sprintf(`{"i":%d}`, n))} })
+	res = runOne(t, agentloop.Config{Model: m, Repeats: 2, Tools: tools, Progression: agentloop.Progression{tags, {Name: "save", Tools: []string{"save"}}}})
+	assert.ErrorIs(t, res.Err, agentloop.ErrRepeating)
+	assert.Equal(t, 40+6, res.Rounds)
+}

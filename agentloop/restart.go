@@ -40,13 +40,22 @@ func (r *run) pause(ctx context.Context, ans *reply) *ending {
 }
 
 // again reports whether the run goes on though it came to an end, by the
-// group's policy. If it cannot, end may become another one.
+// group's policy, or since that is a recorded end. If it cannot, end may become
+// another one.
 func (r *run) again(ctx context.Context, end **ending) bool {
 	was := *end
 	if e := r.tape.again(); e != nil && e.Outcome == was.outcome {
+		fresh, anew := e.Fresh, e.version < 2 // then call ids began anew as well
 		r.tape.take()
 		r.res.Restarts++
-		r.revive(was.outcome, e.Fresh)
+		r.revive(was.outcome, fresh, anew)
+		return true
+	}
+	if r.quiet.Load() && r.tape.stops() && (was.outcome == Stalled || was.outcome == Failed) && !r.unplayable {
+		// It ended so before, and whoever runs it anew may have mended what it was
+		// for. Its patience begins anew.
+		r.tape.take()
+		r.revive(was.outcome, false, false)
 		return true
 	}
 	policy, some := r.group.cfg.Restart[was.outcome]
@@ -75,22 +84,27 @@ func (r *run) again(ctx context.Context, end **ending) bool {
 			return false
 		}
 	}
-	r.revive(was.outcome, policy.Fresh)
+	r.revive(was.outcome, policy.Fresh, false)
 	return true
 }
 
-// revive makes a run that came to an end ready to go on.
-func (r *run) revive(from Outcome, fresh bool) {
+// revive makes a run that came to an end ready to go on. The ids of calls go on
+// as well, unless anew: tools were told that each is of one call.
+func (r *run) revive(from Outcome, fresh, anew bool) {
 	r.ladder.down()
 	r.faults, r.first = 0, nil
 	r.repeats = newRepeats(r.agent.cfg.Repeats, r.agent.cfg.RepeatWindow)
 	r.restarted = from == Failed
 	switch {
 	case fresh:
+		old := r.hist
 		r.hist = newHistory(r.agent.start)
+		if !anew {
+			r.hist.after(old)
+		}
 		r.startOver()
 	case r.hist.last().Role == chat.RoleAssistant:
-		r.hist.user(chat.User(advice(ErrStoppedEarly, r.prog.next())))
+		r.hist.user(chat.User(r.advice(ErrStoppedEarly)))
 	}
 }
 

@@ -558,7 +558,7 @@ func TestJournalsThatAreNotTheOne(t *testing.T) {
 	}{
 		"of another agent":      {"agents/author.jsonl", strings.Replace(begin, "author", "other", 1), `journal agents/author: line 1: it is that of agent "other"`, nil},
 		"of another task":       {"agents/author.jsonl", begin, "line 1: the agent had another task then, or other messages to begin with", nil},
-		"of a later version":    {"agents/author.jsonl", `{"k":"begin","t":17,"v":2}` + "\n", "line 1: journal of another format: version 2, this program knows up to 1", agentloop.ErrJournalVersion},
+		"of a later version":    {"agents/author.jsonl", `{"k":"begin","t":17,"v":3}` + "\n", "line 1: journal of another format: version 3, this program knows up to 2", agentloop.ErrJournalVersion},
 		"of no version":         {"agents/author.jsonl", `{"k":"begin","t":"2026-01-02T03:04:05Z","agent":"author"}` + "\n", "journal of another format: version 0", agentloop.ErrJournalVersion},
 		"of something else":     {"agents/author.jsonl", `{"hello":"world"}` + "\n", `journal of another format: an entry "", want "begin"`, agentloop.ErrJournalVersion},
 		"broken in the middle":  {"agents/author.jsonl", begin + "{\n" + begin, "journal: read agents/author.jsonl, line 2: cannot be read", journal.ErrCorrupt},

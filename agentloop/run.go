@@ -45,6 +45,9 @@ type run struct {
 	restarted bool // the next request repeats one that failed
 	turnless  bool // it was parked, and has got no turn again
 
+	doubtful   map[string]bool // tools with a call of which nobody knows whether it took effect
+	unplayable bool            // what its tools do not know cannot be gone on with
+
 	faults  int         // passing faults in a row
 	first   error       // of those
 	passing timesWithin // restarts after passing faults
@@ -175,15 +178,42 @@ func (r *run) act(ctx context.Context, resp *chat.Response) *ending {
 	}
 	end := r.climb(why, t.text)
 	if end == nil {
-		r.hist.user(chat.User(advice(why, r.prog.next())))
+		r.hist.user(chat.User(r.advice(why)))
 	}
 	return end
+}
+
+// pressing returns the step that is due if the model may be pressed to take it,
+// and otherwise a tool of it that is in doubt. What may have been done already must
+// not be done again for being demanded: the model finds out, or the agent ends
+// without.
+func (r *run) pressing() (step *Step, doubt string) {
+	step = r.prog.next()
+	if step == nil {
+		return nil, ""
+	}
+	for _, t := range step.Tools {
+		if r.doubtful[t] {
+			return nil, t
+		}
+	}
+	return step, ""
+}
+
+// advice is what the model is told after an answer that did not help.
+func (r *run) advice(why error) string {
+	step, doubt := r.pressing()
+	if doubt != "" {
+		return advice(why, nil) + " " + unsure(r.prog.next(), doubt)
+	}
+	return advice(why, step)
 }
 
 // climb goes one rung up the ladder of remedies for answers of no use.
 func (r *run) climb(why error, text string) *ending {
 	next := r.prog.next()
-	if err := r.ladder.up(why, text, next != nil); err != nil {
+	pressing, _ := r.pressing()
+	if err := r.ladder.up(why, text, pressing != nil); err != nil {
 		return &ending{outcome: Stalled, err: err}
 	}
 	r.res.Nudges++

@@ -57,35 +57,43 @@ func (g *groupRun) openJournal() {
 		g.cancel(&unopenedError{got.err})
 		return
 	}
-	me.tape = newTape(got.log, nil)
-	g.journal = me
+	// Room for all that will ever be said: nobody waits for this log.
+	g.notes = make(chan *entry, len(names)+1)
+	go keepNotes(got.log, g.notes)
 }
 
-// note writes an entry into the log of the run. That it cannot is no harm: what
-// counts is in the logs of the agents.
-func (g *groupRun) note(ctx context.Context, e *entry) {
-	if g.journal != nil {
-		_ = g.journal.put(ctx, e, false)
+// keepNotes writes the log of the run, up to its end. That it cannot is no harm:
+// what counts is in the logs of the agents.
+func keepNotes(log *journal.Log, notes <-chan *entry) {
+	for e := range notes {
+		_ = log.Append(e)
+		if e.Kind == entryRunOver {
+			_ = log.Close()
+			close(e.written)
+			return
+		}
+	}
+}
+
+// note has an entry written into the log of the run.
+func (g *groupRun) note(e *entry) {
+	if g.notes != nil {
+		e.Time = time.Now()
+		g.notes <- e
 	}
 }
 
 // closeJournal ends the stretch, if the disk lets it in time.
 func (g *groupRun) closeJournal(rep *Report) {
-	if g.journal == nil {
+	if g.notes == nil {
 		return
 	}
-	log := g.journal.tape.log
-	e := &entry{Kind: entryRunOver, Time: time.Now(), Counts: rep.Counts, Error: textOfErr(rep.Err)}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = log.Append(e)
-		_ = log.Close()
-	}()
+	e := &entry{Kind: entryRunOver, Counts: rep.Counts, Error: textOfErr(rep.Err), written: make(chan struct{})}
+	g.note(e)
 	t := time.NewTimer(g.left(g.cfg.DraftDeadline))
 	defer t.Stop()
 	select {
-	case <-done:
+	case <-e.written:
 	case <-t.C:
 	}
 }
@@ -107,8 +115,8 @@ func checkRun(lines []json.RawMessage) error {
 		if err := json.Unmarshal(line, &head); err != nil {
 			return fmt.Errorf("journal run: line %d: %w", i+1, err)
 		}
-		if head.K == entryRun && head.V != journalVersion || i == 0 && head.K != entryRun {
-			return fmt.Errorf("journal run: line %d: %w: an entry %q of version %d, this program knows version %d", i+1, ErrJournalVersion, head.K, head.V, journalVersion)
+		if head.K == entryRun && (head.V < 1 || head.V > journalVersion) || i == 0 && head.K != entryRun {
+			return fmt.Errorf("journal run: line %d: %w: an entry %q of version %d, this program knows up to %d", i+1, ErrJournalVersion, head.K, head.V, journalVersion)
 		}
 	}
 	return nil

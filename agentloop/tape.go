@@ -16,13 +16,16 @@ import (
 // A nil *tape has nothing to play and records nothing.
 type tape struct {
 	log      *journal.Log
-	todo     []entry           // to be played yet: answers, refusals, restarts
-	calls    []map[string]call // of the answers in todo, in their order
-	now      map[string]call   // those of the answer that was played last
-	last     bool              // it was the last, so that its other calls may run
-	finished bool              // the agent was done: nothing more is to happen
-	answers  int               // played
+	todo     []entry                 // to be played yet: answers, refusals, restarts, ends
+	ahead    int                     // of them, not ends
+	calls    map[int]map[string]call // by the number of the answer that asks for them
+	now      map[string]call         // those of the answer that was played last
+	finished bool                    // the agent was done: nothing more is to happen
+	answers  int                     // played
 	results  atomic.Int32
+
+	answered int // answers in the log, to which numbers are given in their order
+	at       int // the number of the one whose calls are run
 
 	turn chan struct{} // holds a token while somebody writes
 	mu   sync.Mutex
@@ -37,18 +40,32 @@ type call struct {
 
 // newTape returns the tape of what a log holds.
 func newTape(log *journal.Log, entries []entry) *tape {
-	t := &tape{log: log, last: true, turn: make(chan struct{}, 1)}
+	t := &tape{log: log, turn: make(chan struct{}, 1), calls: make(map[int]map[string]call)}
+	before := 0 // the number of the answer right before, for want of one in the entry
 	for i := range entries {
 		e := &entries[i]
 		switch e.Kind {
-		case entryAnswer, entryRefused, entryAgain:
+		case entryAnswer:
+			t.answered++
+			before, e.Number = t.answered, t.answered
+			t.calls[before] = make(map[string]call)
 			t.todo = append(t.todo, *e)
-			t.calls = append(t.calls, make(map[string]call))
+		case entryRefused, entryAgain:
+			before = 0
+			t.todo = append(t.todo, *e)
+		case entryEnd: // of several in a row one counts: nothing was done between them
+			if n := len(t.todo); n > 0 && t.todo[n-1].Kind != entryEnd {
+				t.todo = append(t.todo, *e)
+			}
 		case entryIntent, entryResult:
-			if len(t.calls) == 0 {
+			number := e.Number
+			if number == 0 {
+				number = before
+			}
+			of := t.calls[number]
+			if of == nil {
 				continue
 			}
-			of := t.calls[len(t.calls)-1]
 			c := of[e.ID]
 			if e.Kind == entryIntent {
 				c.begun = true
@@ -58,6 +75,11 @@ func newTape(log *journal.Log, entries []entry) *tape {
 			of[e.ID] = c
 		}
 		t.finished = e.Kind == entryEnd && e.Outcome == Done
+	}
+	for i := range t.todo {
+		if t.todo[i].Kind != entryEnd {
+			t.ahead++
+		}
 	}
 	return t
 }
@@ -69,6 +91,8 @@ func (t *tape) answer(summary, forces bool) *entry {
 	for t != nil && len(t.todo) > 0 {
 		e := &t.todo[0]
 		switch {
+		case e.Kind == entryEnd: // it was stopped, and asks anew
+			t.take()
 		case e.Kind == entryAgain, summary && !e.Summary:
 			return nil
 		case e.Summary != summary, e.Kind == entryRefused && !e.Overflow && !forces && !summary:
@@ -86,8 +110,16 @@ func (t *tape) answer(summary, forces bool) *entry {
 
 // take takes the next entry off the tape.
 func (t *tape) take() {
-	t.now, t.last = t.calls[0], len(t.todo) == 1
-	t.todo, t.calls = t.todo[1:], t.calls[1:]
+	e := &t.todo[0]
+	t.now = nil
+	if e.Kind != entryEnd {
+		t.ahead--
+	}
+	if e.Kind == entryAnswer {
+		t.now, t.at = t.calls[e.Number], e.Number
+		delete(t.calls, e.Number)
+	}
+	t.todo = t.todo[1:]
 }
 
 // again returns the recorded restart, if that is what comes next, and leaves it.
@@ -98,8 +130,14 @@ func (t *tape) again() *entry {
 	return &t.todo[0]
 }
 
+// stops reports whether the agent came to an end here, and nothing that was
+// recorded comes before that.
+func (t *tape) stops() bool {
+	return t != nil && len(t.todo) > 0 && (t.todo[0].Kind == entryEnd || t.todo[0].Kind == entryAgain)
+}
+
 // live reports whether things may happen now that are not recorded.
-func (t *tape) live() bool { return t == nil || !t.finished && t.last && len(t.todo) == 0 }
+func (t *tape) live() bool { return t == nil || !t.finished && t.ahead == 0 }
 
 // append writes entries into the log, behind what was kept. Calls of one message
 // do so at the same time, and none may come before the message.

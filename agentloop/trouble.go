@@ -45,6 +45,10 @@ type trouble struct {
 	live    map[*run]struct{} // at work, not ended
 	waiting map[*run]struct{}
 	failing map[*run]struct{}
+	// orphans wait as well, but calls that began no sooner were answered: what
+	// ails them may be their own. They count beside others only.
+	orphans map[*run]struct{}
+	latest  time.Time // when the latest call that was answered began
 	since   time.Time // when the first of them got into it
 	last    error
 
@@ -70,7 +74,7 @@ func (t *troubles) of(a *Agent) *trouble {
 	if x == nil {
 		x = &trouble{
 			live: make(map[*run]struct{}), waiting: make(map[*run]struct{}), failing: make(map[*run]struct{}),
-			change: make(chan struct{}),
+			orphans: make(map[*run]struct{}), change: make(chan struct{}),
 		}
 		t.at[a.endpoint] = x
 	}
@@ -98,6 +102,7 @@ func (t *troubles) end(r *run) {
 	}
 	delete(x.waiting, r)
 	delete(x.failing, r)
+	delete(x.orphans, r)
 	if x.probing == r {
 		x.probing = nil
 		x.wakeLocked()
@@ -109,7 +114,13 @@ func (t *troubles) end(r *run) {
 
 // silent notes an agent that waits for an answer without a sign of life.
 func (t *troubles) silent(r *run, since time.Time) {
-	t.note(r, since, func(x *trouble) { x.waiting[r] = struct{}{} })
+	t.note(r, since, func(x *trouble) {
+		if x.latest.Before(since) {
+			x.waiting[r] = struct{}{}
+		} else {
+			x.orphans[r] = struct{}{}
+		}
+	})
 }
 
 // fault notes a call that failed with a passing fault, and reports whether it
@@ -119,6 +130,7 @@ func (t *troubles) fault(r *run, err error, after time.Duration) (all bool) {
 	now := time.Now()
 	return t.note(r, now, func(x *trouble) {
 		delete(x.waiting, r)
+		delete(x.orphans, r)
 		x.failing[r] = struct{}{}
 		x.last = err
 		if x.probing == r {
@@ -140,10 +152,11 @@ func (t *troubles) note(r *run, since time.Time, how func(*trouble)) (all bool) 
 		t.mu.Unlock()
 		return false
 	}
-	if len(x.waiting)+len(x.failing) == 0 || since.Before(x.since) {
+	before := len(x.waiting) + len(x.failing)
+	how(x)
+	if now := len(x.waiting) + len(x.failing); now > before && (before == 0 || since.Before(x.since)) {
 		x.since = since
 	}
-	how(x)
 	told := t.judgeLocked(x, r.agent.endpoint)
 	all = x.told != nil && t.cfg.Action == SystemicHold
 	t.mu.Unlock()
@@ -153,13 +166,14 @@ func (t *troubles) note(r *run, since time.Time, how func(*trouble)) (all bool) 
 
 // judgeLocked returns what there is to tell, once.
 func (t *troubles) judgeLocked(x *trouble, endpoint string) *SystemicError {
-	n := len(x.waiting) + len(x.failing)
+	sure := len(x.waiting) + len(x.failing)
+	n := sure + len(x.orphans)
 	atWork := max(len(x.live), min(x.left, t.most))
-	if x.told != nil || t.cfg.Share < 0 || n < t.cfg.Min || float64(n) <= t.cfg.Share*float64(atWork) && n < atWork {
+	if x.told != nil || t.cfg.Share < 0 || sure < t.cfg.Min || float64(n) <= t.cfg.Share*float64(atWork) && n < atWork {
 		return nil
 	}
 	x.told = &SystemicError{
-		Endpoint: endpoint, Agents: atWork, Waiting: len(x.waiting), Failing: len(x.failing), Since: x.since, Err: x.last,
+		Endpoint: endpoint, Agents: atWork, Waiting: len(x.waiting) + len(x.orphans), Failing: len(x.failing), Since: x.since, Err: x.last,
 	}
 	x.began, x.pause = time.Now(), probePause
 	if first := x.began.Add(x.pause); first.After(x.next) {
@@ -188,10 +202,15 @@ func (t *troubles) answered(r *run, began time.Time) {
 	x := t.of(r.agent)
 	_, waited := x.waiting[r]
 	delete(x.failing, r)
+	delete(x.orphans, r)
+	if began.After(x.latest) {
+		x.latest = began
+	}
 	var told *SystemicError
 	if waited || !began.Before(x.since) {
 		clear(x.waiting)
 		clear(x.failing)
+		clear(x.orphans)
 		if told = x.told; told != nil {
 			x.told, x.probing = nil, nil
 			x.wakeLocked()

@@ -40,6 +40,11 @@ func advice(why error, next *Step) string {
 	return b.String()
 }
 
+// unsure tells the model of a step that it is not to take in haste.
+func unsure(step *Step, tool string) string {
+	return fmt.Sprintf("The step %q may be missing: nobody knows whether %s took effect. Find out, and call it again only if it did not.", step.Name, tool)
+}
+
 // comesFirst tells the model what to do before a tool whose step is not due.
 func comesFirst(steps []Step) string {
 	parts := make([]string, len(steps))

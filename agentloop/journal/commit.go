@@ -2,11 +2,13 @@ package journal
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"sync"
+	"time"
 )
 
 // commitFile is where lines are made safe of all logs that wait for the disk at
@@ -22,12 +24,16 @@ const (
 	maxFresh = 1 << 20
 )
 
+// closeWait is how long the end of a journal waits for a sync that is under way.
+const closeWait = 5 * time.Second
+
 // A commit is a line of commitFile: what has to stand in a log, and where. It can
-// be written there any number of times.
+// be written there any number of times. Data is base64 in the file: a JSON string
+// would not keep each byte.
 type commit struct {
 	File string `json:"file"`
 	At   int64  `json:"at"`
-	Data string `json:"data"`
+	Data []byte `json:"bytes"`
 }
 
 // A committer makes lines safe for all that wait at the same time. The first that
@@ -39,6 +45,8 @@ type committer struct {
 	mu      sync.Mutex
 	queue   []*waiter
 	leading bool
+	closed  bool          // nobody is to lead any more
+	quiet   chan struct{} // closed when nobody leads; for close
 
 	// The rest belongs to who leads.
 	f      File // nil until it is needed
@@ -57,6 +65,10 @@ type waiter struct {
 func (c *committer) now(l *Log) error {
 	w := &waiter{log: l, done: make(chan error, 1), lead: make(chan struct{}, 1)}
 	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return &Error{Op: "sync", File: l.file, Err: ErrClosed}
+	}
 	c.queue = append(c.queue, w)
 	if c.leading {
 		c.mu.Unlock()
@@ -79,6 +91,9 @@ func (c *committer) now(l *Log) error {
 		c.queue[0].lead <- struct{}{}
 	} else {
 		c.leading = false
+		if c.quiet != nil {
+			close(c.quiet)
+		}
 	}
 	c.mu.Unlock()
 	return <-w.done
@@ -131,7 +146,7 @@ func (c *committer) together(logs map[*Log]error) bool {
 			return false
 		}
 		marks[l] = upto
-		if part.Data == "" {
+		if len(part.Data) == 0 {
 			continue
 		}
 		line, err := json.Marshal(part)
@@ -188,8 +203,29 @@ func (c *committer) begin() {
 	clear(c.logs)
 }
 
-// close empties the file, if all logs were closed well.
+// errBusy is why a journal that is closed keeps its lock: what is under way may
+// still be written.
+var errBusy = fmt.Errorf("a sync is under way for more than %v", closeWait)
+
+// close waits for a sync under way, and empties the file if all logs were closed
+// well. If the disk takes too long the file is left alone.
 func (c *committer) close(well bool) error {
+	c.mu.Lock()
+	c.closed = true
+	quiet := make(chan struct{})
+	if c.leading {
+		c.quiet = quiet
+	} else {
+		close(quiet)
+	}
+	c.mu.Unlock()
+	patience := time.NewTimer(closeWait)
+	defer patience.Stop()
+	select {
+	case <-quiet:
+	case <-patience.C:
+		return errBusy
+	}
 	if c.f == nil {
 		return nil
 	}
@@ -218,30 +254,40 @@ func (c *committer) recover() error {
 	if bad > 0 {
 		return &Error{Op: "read", File: commitFile, Line: bad, Err: fmt.Errorf("%w, though lines come after it", ErrCorrupt)}
 	}
-	files := make(map[string]File)
+	files := make(map[string]*mending)
 	defer func() {
-		for _, f := range files {
-			_ = f.Close()
+		for _, m := range files {
+			_ = m.f.Close()
 		}
 	}()
+	var parts []commit // all are looked at before anything is written
 	for i, line := range lines {
 		var part commit
-		if err := json.Unmarshal(line, &part); err != nil {
-			return &Error{Op: "read", File: commitFile, Line: i + 1, Err: err}
+		if err := json.Unmarshal(line, &part); err != nil || part.File == "" || part.At < 0 || len(part.Data) == 0 {
+			return &Error{Op: "read", File: commitFile, Line: i + 1, Err: errors.Join(ErrCorrupt, err)}
 		}
 		to := files[part.File]
 		if to == nil {
-			if to, err = c.fs.Open(part.File); err != nil {
-				return &Error{Op: "open", File: part.File, Err: err}
+			if to, err = c.mend(part.File); err != nil {
+				return err
 			}
 			files[part.File] = to
 		}
-		if _, err := to.WriteAt([]byte(part.Data), part.At); err != nil {
+		if err := to.check(part); err != nil {
+			return &Error{Op: "read", File: commitFile, Line: i + 1, Err: err}
+		}
+		parts = append(parts, part)
+	}
+	for _, part := range parts {
+		if files[part.File].removed {
+			continue
+		}
+		if _, err := files[part.File].f.WriteAt(part.Data, part.At); err != nil {
 			return &Error{Op: "write", File: part.File, Err: err}
 		}
 	}
-	for name, f := range files {
-		if err := f.Sync(); err != nil {
+	for name, m := range files {
+		if err := m.f.Sync(); err != nil {
 			return &Error{Op: "sync", File: name, Err: err}
 		}
 	}

@@ -138,7 +138,9 @@ func (j *Journal) forget(l *Log) {
 	}
 }
 
-// Close closes all logs and gives the lock back. It waits for the disk.
+// Close closes all logs and gives the lock back. It waits for the disk. If a sync
+// for others hangs it returns an error after a while, and keeps the lock until the
+// end of the process: what hangs may still be written.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	closed := j.closed
@@ -158,6 +160,9 @@ func (j *Journal) Close() error {
 	j.sweep.stop()
 	if err := j.commit.close(errors.Join(errs...) == nil); err != nil {
 		errs = append(errs, &Error{Op: "close", File: commitFile, Err: err})
+		if err == errBusy {
+			return errors.Join(errs...)
+		}
 	}
 	if err := j.lock.Close(); err != nil {
 		errs = append(errs, &Error{Op: "lock", File: lockFile, Err: err})

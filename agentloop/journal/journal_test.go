@@ -202,6 +202,7 @@ type memFile struct {
 	data   []byte
 	read   int
 	stuck  bool // it cannot be made shorter
+	slow   time.Duration
 	synced int
 }
 
@@ -263,10 +264,13 @@ func (f *memFile) Truncate(size int64) error {
 }
 func (f *memFile) Sync() error {
 	f.fs.syncs.Add(1)
-	time.Sleep(f.fs.syncTime)
+	f.fs.mu.Lock()
+	seen, slow := len(f.data), f.fs.syncTime+f.slow
+	f.fs.mu.Unlock()
+	time.Sleep(slow)
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
-	f.synced = len(f.data)
+	f.synced = min(max(f.synced, seen), len(f.data))
 	return f.fs.syncErr
 }
 func (f *memFile) Close() error { return nil }

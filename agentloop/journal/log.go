@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"sync"
+	"unicode/utf8"
 )
 
 // A Log is one file of a [Journal], open for more lines. It is safe for
@@ -29,6 +30,7 @@ type Log struct {
 	fresh   []byte // what was appended since
 	freshAt int64  // where in the file
 	toomuch bool   // more than is kept
+	unkept  bool   // there was more, and it is being synced
 	lent    bool   // some of what is safe is so in the commit file
 	queued  bool   // to be synced after a while
 	failed  error  // the disk has failed: what it says from then on is not to be trusted
@@ -47,13 +49,17 @@ func (l *Log) Append(values ...any) error {
 			return &Error{Op: "encode", File: l.file, Err: err}
 		}
 	}
+	text := b.Bytes()
+	if !utf8.Valid(text) { // what is raw in a value may hold anything
+		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
+	}
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
 	if err := l.state("write"); err != nil {
 		return err
 	}
 	at := l.size
-	line, err := l.put(b.Bytes())
+	line, err := l.put(text)
 	if err != nil {
 		return &Error{Op: "write", File: l.file, Err: err}
 	}
@@ -130,10 +136,10 @@ func (l *Log) Sync() error {
 func (l *Log) takeFresh() (part commit, upto int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || l.failed != nil || l.toomuch {
+	if l.closed || l.failed != nil || l.toomuch || l.unkept {
 		return commit{}, 0, false
 	}
-	part = commit{File: l.file, At: l.freshAt, Data: string(l.fresh)}
+	part = commit{File: l.file, At: l.freshAt, Data: l.fresh}
 	l.fresh = nil
 	return part, l.written, true
 }
@@ -167,6 +173,11 @@ func (l *Log) sync() error {
 func (l *Log) syncFile() error {
 	l.syncing <- struct{}{}
 	defer func() { <-l.syncing }()
+	return l.fsyncIfNeeded()
+}
+
+// fsyncIfNeeded is syncFile for who has the token of syncing.
+func (l *Log) fsyncIfNeeded() error {
 	l.mu.Lock()
 	nothing := l.closed || l.failed != nil || l.synced == l.written && !l.lent
 	failed := l.failed
@@ -177,11 +188,14 @@ func (l *Log) syncFile() error {
 	return l.fsync()
 }
 
-// fsync is for who has the token of syncing.
+// fsync is for who has the token of syncing. Until it is through, what it syncs
+// stays fresh: a commit meanwhile has to take it along, for it says of all before
+// it that it is safe.
 func (l *Log) fsync() error {
 	l.mu.Lock()
 	upto := l.written
-	l.fresh, l.toomuch, l.lent = nil, false, false // even if it fails: then nothing is believed any more
+	end := l.freshAt + int64(len(l.fresh))
+	l.unkept, l.toomuch, l.lent = l.toomuch, false, false
 	l.mu.Unlock()
 	err := l.f.Sync()
 	l.mu.Lock()
@@ -190,7 +204,10 @@ func (l *Log) fsync() error {
 		l.failed = &Error{Op: "sync", File: l.file, Err: err}
 		return l.failed
 	}
-	l.synced = max(l.synced, upto)
+	l.synced, l.unkept = max(l.synced, upto), false
+	if n := end - l.freshAt; n > 0 && len(l.fresh) > 0 { // else a commit has taken it
+		l.fresh, l.freshAt = l.fresh[n:], end
+	}
 	return nil
 }
 
@@ -198,6 +215,8 @@ func (l *Log) fsync() error {
 func (l *Log) Close() error {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
+	l.syncing <- struct{}{} // nobody is at the file when it is closed
+	defer func() { <-l.syncing }()
 	l.mu.Lock()
 	closed, failed := l.closed, l.failed
 	l.mu.Unlock()
@@ -206,7 +225,7 @@ func (l *Log) Close() error {
 	}
 	err := failed
 	if err == nil {
-		err = l.syncFile() // once closed it is not to depend on the commit file
+		err = l.fsyncIfNeeded() // once closed it is not to depend on the commit file
 	}
 	l.mu.Lock()
 	l.closed = true
