@@ -110,10 +110,10 @@ func TestAfterwards(t *testing.T) {
 		last   health.State
 	}{
 		"a wedge that ends while calls go on": {
-			fault(engine.Wedge), ordinary, states(health.Healthy, health.WedgedEngine, health.Recovered), health.Healthy,
+			fault(engine.Wedge), load{agents: 6, think: time.Second, prompt: 200}, states(health.Healthy, health.WedgedEngine, health.Recovered), health.Healthy,
 		},
 		"an outage that ends while calls go on": {
-			fault(engine.Down), ordinary, states(health.Healthy, health.Unreachable, health.Recovered), health.Healthy,
+			fault(engine.Down), few, states(health.Healthy, health.Unreachable, health.Recovered), health.Healthy,
 		},
 		"a wedge after which nobody asks any more": {
 			fault(engine.Wedge), load{agents: 6, think: 2 * time.Second, prompt: 200, limit: 40 * time.Second, pause: time.Hour, pauses: []time.Duration{changeAt + 20*time.Second}},

@@ -381,7 +381,7 @@ func TestDiagnoseTakesAnything(t *testing.T) {
 	reaches := []health.Reach{health.Reached, health.Reached, health.Reached, health.Refused, health.Silent, health.NoName, ""}
 	kinds := []health.Kind{"", health.SGLang, health.VLLM, health.Gateway}
 	said := make(map[health.State]bool)
-	for seed := range uint64(3000) {
+	for seed := range uint64(1000) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		when := func() time.Time { return ago(time.Duration(rnd.Int64N(int64(3*time.Minute))) - 5*time.Second) }
 		v := health.View{Now: noon}

@@ -65,6 +65,9 @@ func (a *asker) count(part string) (n int) {
 // all is how many there were.
 func (a *asker) all() int { return a.count("") }
 
+// few make enough calls to be watched.
+var few = load{agents: 3, think: 4 * time.Second, prompt: 200}
+
 func counted(a *asker, more ...func(*health.Config)) func(*health.Config) {
 	return func(c *health.Config) {
 		a.RoundTripper = c.HTTPClient.Transport
@@ -94,7 +97,7 @@ func TestQuestionsAreFreeAndOneAtATime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var a asker
 			play(t, setup{server: setting(name)(1), monitor: counted(&a)}, func(r *rig) {
-				r.run(ordinary, 1)
+				r.run(few, 1)
 				time.Sleep(5 * time.Minute)
 				for _, path := range costly {
 					assert.Zero(t, a.count(path), path)
@@ -116,7 +119,7 @@ func TestQuestionsAreFreeAndOneAtATime(t *testing.T) {
 func TestOneThatDoesNotAnswerIsAskedLessAndLess(t *testing.T) {
 	var a asker
 	play(t, setup{server: setting("silent-outage", engineOf(func(c *engine.Config) { c.Changes[0].Until = 0 }))(1), monitor: counted(&a)}, func(r *rig) {
-		r.run(ordinary, 1)
+		r.run(few, 1)
 		time.Sleep(changeAt)
 		before := a.all()
 		time.Sleep(5 * time.Minute)
@@ -128,7 +131,7 @@ func TestOneThatDoesNotAnswerIsAskedLessAndLess(t *testing.T) {
 func TestTheBudgetOfQuestions(t *testing.T) {
 	var a asker
 	play(t, setup{monitor: counted(&a, func(c *health.Config) { c.PerMinute = 3 })}, func(r *rig) {
-		r.run(ordinary, 1)
+		r.run(few, 1)
 		time.Sleep(10 * time.Minute)
 		// Finding out what it is happens once, and is bounded by itself.
 		assert.LessOrEqual(t, a.count("/metrics")+a.count("/server_info"), 3+30+2)
@@ -136,7 +139,7 @@ func TestTheBudgetOfQuestions(t *testing.T) {
 	t.Run("may be another's", func(t *testing.T) {
 		var a asker
 		play(t, setup{monitor: counted(&a, func(c *health.Config) { c.Allow = func() bool { return false } })}, func(r *rig) {
-			r.run(ordinary, 1)
+			r.run(few, 1)
 			time.Sleep(10 * time.Minute)
 			assert.LessOrEqual(t, a.all(), 4, "what it is, and no more")
 		})
@@ -150,7 +153,7 @@ func TestKeysGoNowhereElse(t *testing.T) {
 		c.Targets[0].APIKey = "sk-secret"
 		c.Targets[0].Header = http.Header{"X-Secret": {"abc"}}
 	})}, func(r *rig) {
-		r.run(ordinary, 1)
+		r.run(few, 1)
 		time.Sleep(time.Minute)
 		assert.NotZero(t, a.count("prefill.model.test"))
 		a.mu.Lock()
