@@ -225,11 +225,11 @@ func checkCredentials(key string, header http.Header) error {
 	for name, values := range header {
 		for _, v := range values {
 			if strings.ContainsFunc(v, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-				return fmt.Errorf("Header: the value of %s has a control character in it", name)
+				return fmt.Errorf("the value of %s in Header has a control character in it", name)
 			}
 		}
 		if !token(name) {
-			return fmt.Errorf("Header: the name %q is not one that HTTP allows", name)
+			return fmt.Errorf("the name %q in Header is not one that HTTP allows", name)
 		}
 	}
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r == 0x7f }) {

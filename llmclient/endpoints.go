@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/neverhang/neverhang/breaker"
 	"github.com/neverhang/neverhang/pacer"
@@ -117,9 +118,13 @@ func (p *place) parse() error {
 	switch p.url, p.base, err = parseBaseURL(p.BaseURL); {
 	case err != nil:
 	case p.Weight < 0:
-		err = fmt.Errorf("Weight is %d, want 0 or more", p.Weight)
+		return fmt.Errorf("%sWeight is %d, want 0 or more", p.field, p.Weight)
 	default:
-		err = checkCredentials(p.APIKey, p.Header)
+		if bad := checkCredentials(p.APIKey, p.Header); bad != nil && p.field != "" {
+			return fmt.Errorf("%s: %w", strings.TrimSuffix(p.field, "."), bad)
+		} else if bad != nil {
+			return bad
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("%s%w", p.field, err) // the texts begin with the field

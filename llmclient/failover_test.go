@@ -111,6 +111,7 @@ func TestACacheDoesNotHideWhoIsFree(t *testing.T) {
 		req.Messages = append(req.Messages, chat.Message{Role: "assistant", Content: "a"}, chat.User("go on"))
 		resp, err = r.client.Chat(t.Context(), req)
 		require.NoError(t, err)
+		assert.NotEqual(t, "b", resp.Endpoint)
 	})
 }
 

@@ -25,8 +25,6 @@ type blocking struct{ ctx context.Context }
 
 func (b blocking) Read([]byte) (int, error) { <-b.ctx.Done(); return 0, b.ctx.Err() }
 
-type wrapped struct{ http.RoundTripper }
-
 func piece(s string) string {
 	return fmt.Sprintf("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":%q}}]}\n\n", s)
 }
