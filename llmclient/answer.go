@@ -373,9 +373,11 @@ func (n *answer) value() (*chat.Chunk, error) {
 // connection can carry the next call. It does not wait for a server that
 // keeps the answer open.
 func (n *answer) drain() {
-	t := time.AfterFunc(drainFor, func() { n.a.cancel(errDrained) })
+	if !n.a.read { // mostly the end has come along with what was before it
+		t := time.AfterFunc(drainFor, func() { n.a.cancel(errDrained) })
+		defer t.Stop()
+	}
 	_, _ = io.CopyN(io.Discard, n.source(), drainBytes)
-	t.Stop()
 }
 
 var errDrained = errors.New("the answer was whole, and its body did not end")

@@ -45,6 +45,7 @@ type attempt struct {
 
 	head   *http.Response
 	body   io.ReadCloser  // of the answer; nil before
+	read   bool           // to its end
 	tape   tape           // of the answer to a passed request
 	answer *answer        // what is made of it; likewise
 	resp   *chat.Response // the whole answer

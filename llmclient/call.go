@@ -46,8 +46,8 @@ type call struct {
 
 	started time.Time
 
-	anew   bool      // an endpoint is to be chosen, whatever the present one is like
-	onward candidate // where the call goes on after a failure, with several endpoints
+	anew   bool       // an endpoint is to be chosen, whatever the present one is like
+	onward *candidate // where the call goes on after a failure, with several endpoints
 
 	last  *kept // the last response to a passed request, if its attempt failed
 	retry retrier
@@ -75,7 +75,7 @@ type call struct {
 
 // newCall returns a call without a request.
 func newCall(c *Client, ctx context.Context) *call {
-	cl := &call{client: c, id: c.lastID.Add(1), started: time.Now(), retry: newRetrier(c.cfg.Retry)}
+	cl := &call{client: c, id: c.lastID.Add(1), started: time.Now(), retry: newRetrier(&c.cfg.Retry)}
 	cl.parent, cl.since, cl.attempts = ctx, cl.started, cl.one[:0]
 	return cl
 }

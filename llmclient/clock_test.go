@@ -39,8 +39,10 @@ func TestHangsAreCaughtOnTime(t *testing.T) {
 	}{
 		"nobody accepts": {fake.Config{Net: []fake.NetFault{{Kind: fake.HangDial}}}, hello(),
 			llmclient.ClockConnect, llmclient.PhaseConnect, 10 * time.Second},
+		// A small request is sent as soon as the kernel has it; the probes meet the
+		// same, and tell.
 		"accepted and never read": {fake.Config{Net: []fake.NetFault{{Kind: fake.NeverRead}}}, hello(),
-			llmclient.ClockSend, llmclient.PhaseSend, 30 * time.Second},
+			llmclient.ClockFirstOutput, llmclient.PhaseFirstOutput, 40 * time.Second},
 		"a peer that never reads eight megabytes": {fake.Config{Net: []fake.NetFault{{Kind: fake.NeverRead}}}, big,
 			llmclient.ClockSend, llmclient.PhaseSend, 30 * time.Second},
 		"silence before the head": {script(fake.Hang()), hello(),
@@ -339,7 +341,11 @@ func TestTheCallerEndsACallAtOnceInEveryPhase(t *testing.T) {
 					} else {
 						time.AfterFunc(3*time.Second, func() { cancel(cause) })
 					}
-					_, err := w.client.Chat(ctx, hello())
+					req := hello()
+					if tc.phase == llmclient.PhaseSend { // net/http takes a small one for sent when it has it
+						req.Messages = append(req.Messages, chat.User(strings.Repeat("x", 100<<10)))
+					}
+					_, err := w.client.Chat(ctx, req)
 					w.elapsed(3 * time.Second)
 					if how == "deadline" {
 						failure(t, err, llmclient.ErrDeadline)

@@ -1,6 +1,7 @@
 package llmclient
 
 import (
+	"bytes"
 	"container/list"
 	"errors"
 	"fmt"
@@ -38,6 +39,14 @@ func (p *payload) add(b []byte) {
 	}
 }
 
+// joined returns it in one piece.
+func (p *payload) joined() []byte {
+	if len(p.parts) == 1 {
+		return p.parts[0]
+	}
+	return bytes.Join(p.parts, nil)
+}
+
 // encoded keeps the JSON of messages that have been sent, by their content: a
 // conversation is sent again with every round, and but for the last messages
 // it is what it was. A message that has been edited is another message. Those
@@ -50,7 +59,15 @@ type encoded struct {
 	byHash map[uint64]*list.Element // of *encodedMessage
 	used   *list.List               // the last used first
 	size   int
+
+	// Messages that have been sent once, by their hash: only those sent again
+	// are kept. Most calls outside of conversations are never repeated.
+	once [onceSlots]uint64
 }
+
+// onceSlots is how many of those are remembered; a later one takes the place of
+// another.
+const onceSlots = 4096
 
 type encodedMessage struct {
 	hash uint64
@@ -69,8 +86,13 @@ func (e *encoded) payload(req *chat.Request, model string, stream, includeUsage 
 		return payload{}, fmt.Errorf("chat: request: %w", err)
 	}
 	// What stands around the messages, with the places of those that are kept.
-	i, places := 0, make([]int, 0, len(kept))
-	frame, err := req.AppendJSONFunc(make([]byte, 0, frameBytes), model, stream, includeUsage, func(dst []byte, m *chat.Message) ([]byte, error) {
+	i, places, room := 0, make([]int, 0, len(kept)), frameBytes
+	for k := range kept {
+		if kept[k] == nil {
+			room += len(req.Messages[k].Content) + len(req.Messages[k].Content)/16
+		}
+	}
+	frame, err := req.AppendJSONFunc(make([]byte, 0, room), model, stream, includeUsage, func(dst []byte, m *chat.Message) ([]byte, error) {
 		json := kept[i]
 		if i++; json == nil {
 			places = append(places, -1)
@@ -95,8 +117,7 @@ func (e *encoded) payload(req *chat.Request, model string, stream, includeUsage 
 	return p, nil
 }
 
-// messages returns the JSON of each message that is worth keeping; of others,
-// nil.
+// messages returns the JSON of each message that is kept; of others, nil.
 func (e *encoded) messages(list []chat.Message) (kept [][]byte, err error) {
 	kept = make([][]byte, len(list))
 	for i := range list {
@@ -128,7 +149,8 @@ func keepable(m *chat.Message) bool {
 	return size >= leastKept
 }
 
-// message returns the JSON of a message.
+// message returns the JSON of a message that has been sent before, and keeps it;
+// of others, nil.
 func (e *encoded) message(m *chat.Message) ([]byte, error) {
 	h := e.hash(m)
 	e.mu.Lock()
@@ -139,7 +161,12 @@ func (e *encoded) message(m *chat.Message) ([]byte, error) {
 			return kept.json, nil
 		}
 	}
+	again := e.once[h%onceSlots] == h
+	e.once[h%onceSlots] = h
 	e.mu.Unlock()
+	if !again {
+		return nil, nil
+	}
 	json, err := m.AppendJSON(make([]byte, 0, len(m.Content)+len(m.Content)/16+128))
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package llmclient_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/neverhang/neverhang/chat"
 	"github.com/neverhang/neverhang/llmclient"
+	"github.com/neverhang/neverhang/pacer"
 )
 
 // A deafConn takes everything and never says a word.
@@ -35,7 +37,9 @@ func (c *deafConn) SetWriteDeadline(time.Time) error { return nil }
 // hung lets 10,000 calls hang over net/http's own transport. It returns the
 // bytes and the goroutines that each holds, and the CPU time in ns that it takes
 // until all have returned when they are cancelled at once.
-func hung(b *testing.B, side func(b *testing.B, hc *http.Client) func(ctx context.Context) error) []float64 {
+//
+// Each call has a prompt of its own, which its caller holds as long as it waits.
+func hung(b *testing.B, side func(b *testing.B, hc *http.Client) func(ctx context.Context, prompt string) error) []float64 {
 	const calls = 10_000
 	var wrote atomic.Int64
 	tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
@@ -46,11 +50,13 @@ func hung(b *testing.B, side func(b *testing.B, hc *http.Client) func(ctx contex
 	before, g := inUse(), runtime.NumGoroutine()
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	for range calls {
+	for i := range calls {
 		wg.Go(func() {
-			if call(ctx) == nil {
+			prompt := fmt.Sprintf("%08d%s", i, hungPrompt)
+			if call(ctx, prompt) == nil {
 				b.Error("an answer")
 			}
+			runtime.KeepAlive(prompt)
 		})
 	}
 	for wrote.Load() < calls {
@@ -71,10 +77,10 @@ func hung(b *testing.B, side func(b *testing.B, hc *http.Client) func(ctx contex
 
 var hungPrompt = strings.Repeat("x", 2000)
 
-func plainHung(_ *testing.B, hc *http.Client) func(context.Context) error {
-	return func(ctx context.Context) error {
+func plainHung(_ *testing.B, hc *http.Client) func(context.Context, string) error {
+	return func(ctx context.Context, prompt string) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://deaf.test/chat/completions",
-			strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"`+hungPrompt+`"}]}`))
+			strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"`+prompt+`"}]}`))
 		if err != nil {
 			return err
 		}
@@ -88,13 +94,16 @@ func plainHung(_ *testing.B, hc *http.Client) func(context.Context) error {
 	}
 }
 
-func oursHung(b *testing.B, hc *http.Client) func(context.Context) error {
-	c, err := llmclient.New(llmclient.Config{BaseURL: "http://deaf.test", Model: "m", HTTPClient: hc})
+func oursHung(b *testing.B, hc *http.Client) func(context.Context, string) error {
+	c, err := llmclient.New(llmclient.Config{
+		BaseURL: "http://deaf.test", Model: "m", HTTPClient: hc,
+		Pacer: pacer.Config{StartInFlight: -1}, // all are to be at the server at once, which no pacer would do to it
+	})
 	if err != nil {
 		b.Fatal(err)
 	}
-	return func(ctx context.Context) error {
-		_, err := c.Chat(ctx, &chat.Request{Messages: []chat.Message{chat.User(hungPrompt)}})
+	return func(ctx context.Context, prompt string) error {
+		_, err := c.Chat(ctx, &chat.Request{Messages: []chat.Message{chat.User(prompt)}})
 		return err
 	}
 }

@@ -35,6 +35,21 @@ type pace struct {
 	mu   sync.Mutex
 	last []paced
 	next int
+
+	longest longest // of the model that was last asked for
+}
+
+// longest is the longest waits of one model, as long as they are known.
+type longest struct {
+	known      bool
+	model      string
+	first, gap time.Duration
+}
+
+func (l *longest) take(c *paced) {
+	if l.known && c.model == l.model {
+		l.first, l.gap = max(l.first, c.first), max(l.gap, c.gap)
+	}
 }
 
 type paced struct {
@@ -49,9 +64,13 @@ func (p *pace) add(k callKind, started time.Time, first, gap time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := paced{k, started, first, gap}
+	p.longest.take(&c)
 	if len(p.last) < paceKept {
 		p.last = append(p.last, c)
 		return
+	}
+	if old := &p.last[p.next]; old.model == p.longest.model && (old.first >= p.longest.first || old.gap >= p.longest.gap) {
+		p.longest.known = false // it may have been the longest
 	}
 	p.last[p.next] = c
 	p.next = (p.next + 1) % paceKept
@@ -80,10 +99,11 @@ func (p *pace) overtaken(k callKind, started time.Time, waited time.Duration) (n
 func (p *pace) shown(model string) (first, gap time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, c := range p.last {
-		if c.model == model {
-			first, gap = max(first, c.first), max(gap, c.gap)
+	if l := &p.longest; !l.known || l.model != model {
+		*l = longest{known: true, model: model}
+		for i := range p.last {
+			l.take(&p.last[i])
 		}
 	}
-	return first, gap
+	return p.longest.first, p.longest.gap
 }

@@ -13,7 +13,7 @@ import (
 // A retrier is a call's retries: how many there were, and how long to wait
 // for the next.
 type retrier struct {
-	cfg     Retry
+	cfg     *Retry
 	used    int     // attempts that counted
 	stalled int     // of them, those that took long and brought nothing
 	paid    float64 // for the present attempt
@@ -21,7 +21,7 @@ type retrier struct {
 	last    *Error  // what the last attempt met
 }
 
-func newRetrier(cfg Retry) retrier { return retrier{cfg: cfg} }
+func newRetrier(cfg *Retry) retrier { return retrier{cfg: cfg} }
 
 // allows counts a failed attempt and reports whether one more may follow. The
 // first at another endpoint is part of the same try.
@@ -158,7 +158,9 @@ func (cl *call) nextTry(e *Error, r ruling, now time.Time) (wait time.Duration, 
 		}
 		cl.at.out = true
 	}
-	switch cl.onward = cl.client.choose(cl, now); {
+	next := cl.client.choose(cl, now)
+	cl.onward = &next
+	switch {
 	case cl.onward.is == ruledOut:
 		return 0, false, false
 	case cl.onward.is <= busy:

@@ -3,6 +3,7 @@ package llmclient
 import (
 	"bytes"
 	"errors"
+	"io"
 	"strings"
 	"time"
 )
@@ -21,6 +22,9 @@ var (
 
 func (t *tally) Read(p []byte) (int, error) {
 	n, err := t.a.body.Read(p)
+	if err == io.EOF {
+		t.a.read = true
+	}
 	if n > 0 {
 		t.n += int64(n)
 		t.a.watch.tell(func(m *meter, now time.Time) { m.read(n, now) })

@@ -366,7 +366,9 @@ func (cl *call) pass(p *passed, body []byte) {
 	cl.at.load = load{promptBytes: len(body), maxTokens: p.maxTokens, tools: p.tools, reasoning: p.reasoning}
 	cl.at.speaks.plain = !p.stream
 	if p.once {
-		cl.retry.cfg.Attempts, cl.at.renewed = 1, true
+		once := *cl.retry.cfg
+		once.Attempts = 1
+		cl.retry.cfg, cl.at.renewed = &once, true
 	}
 }
 

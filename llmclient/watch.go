@@ -30,8 +30,14 @@ func (w *watch) start(now time.Time, plain, traced bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.m.start(now, plain, traced)
+	w.armAtLocked(now, now.Add(firstLook))
 	w.armLocked(now)
 }
+
+// firstLook is when the timer fires at the latest for the first time. Most calls
+// get by with that one setting of it: each that is nearer than the one before wakes
+// the thread that waits for the network.
+const firstLook = 5 * time.Second
 
 // tell reports an event to the meter.
 func (w *watch) tell(event func(m *meter, now time.Time)) {
@@ -49,8 +55,14 @@ func (w *watch) armLocked(now time.Time) {
 	if w.stopped || w.expired != nil {
 		return
 	}
-	at := w.m.due()
-	if at.IsZero() || !w.wake.IsZero() && !at.Before(w.wake) {
+	if at := w.m.due(); !at.IsZero() {
+		w.armAtLocked(now, at)
+	}
+}
+
+// armAtLocked has the clocks looked at then, if not before.
+func (w *watch) armAtLocked(now, at time.Time) {
+	if !w.wake.IsZero() && !at.Before(w.wake) {
 		return
 	}
 	w.wake = at

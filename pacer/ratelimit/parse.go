@@ -49,6 +49,9 @@ var families = [...]family{
 // which they came, for servers that tell dates. It returns nil where there is
 // nothing of use.
 func Parse(h http.Header, now time.Time) []pacer.Allowance {
+	if !speaks(h) {
+		return nil // most answers: not worth two dozen looks
+	}
 	var of [2]best
 	for i := range families {
 		f := &families[i]
@@ -75,6 +78,16 @@ func Parse(h http.Header, now time.Time) []pacer.Allowance {
 		}
 	}
 	return all
+}
+
+// speaks reports whether any header is about limits. Names are in canonical form.
+func speaks(h http.Header) bool {
+	for name := range h {
+		if strings.Contains(name, "Ratelimit") || strings.Contains(name, "Tokenlimit") {
+			return true
+		}
+	}
+	return false
 }
 
 func index(tokens bool) int {
