@@ -140,8 +140,9 @@ func rank(s standing) int {
 	return 2
 }
 
-// glance looks whether endpoints live again that calls pass over, and returns
-// whether there are any. That one of them is left out may be wished.
+// glance looks whether endpoints live again that calls pass over, and reports
+// whether there are any. The endpoint at except, if not nil, is heard of by the
+// call that goes there.
 func (c *Client) glance(except *endpoint, now time.Time) (any bool) {
 	for _, ep := range c.eps {
 		if ep == except {

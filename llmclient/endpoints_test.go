@@ -264,8 +264,6 @@ func TestALaterOrderIsAskedOnlyInNeed(t *testing.T) {
 		r.srvs[0].CloseConns()
 		r.callers(t, 50)
 		assert.Equal(t, 50, r.asked()[1])
-		// What moves over is on the budget of the other: 35 at once, then ten a
-		// second, fewer if answers have come meanwhile.
 		assert.LessOrEqual(t, time.Since(r.start), 1500*time.Millisecond)
 	})
 }

@@ -2,6 +2,7 @@ package llmclient_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -179,5 +180,27 @@ func TestCallsInAQueueMoveWhenAPauseGrows(t *testing.T) {
 			})
 		}
 		wg.Wait()
+	})
+}
+
+// What moves over is on the retry budget of the other endpoint: 35 at once and
+// ten a second, so that the fall of one is no storm for the next.
+func TestAFailoverIsPaidForWhereItGoes(t *testing.T) {
+	slow := fake.Reply(fake.Pause(30*time.Second), fake.Answer("ok"))
+	inRealm(t, says(fake.Error(500, "", "", "oops"), slow), func(c *llmclient.Config) {
+		inOrder(c)
+		c.Breaker.Failures = -1
+		c.Pacer.StartInFlight = -1
+	}, func(t *testing.T, r *realm) {
+		r.callers(t, 100)
+		var at []time.Duration
+		for _, q := range r.srvs[1].Requests() {
+			at = append(at, q.Arrived.Sub(r.start))
+		}
+		slices.Sort(at)
+		require.Len(t, at, 100)
+		assert.Zero(t, at[34])
+		assert.Positive(t, at[35])
+		assert.InDelta(t, 6428571428, float64(at[99]), 1e6) // 100 - 500/14 of them, ten a second
 	})
 }

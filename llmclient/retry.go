@@ -130,15 +130,24 @@ func (cl *call) again(e *Error, r ruling) *Error {
 	if leaves {
 		cl.head(cl.onward.ep)
 	}
-	wait = max(wait, min(cl.pay(r), wait+spare/2)) // half of it, so that there is time for the try itself
+	covered := min(cl.pay(r), wait+spare/2) // half of it, so that there is time for the try itself
 	ev := cl.event(EventRetry)
-	ev.Wait, ev.Err = wait, e
+	ev.Wait, ev.Err = max(wait, covered), e
 	cl.client.notify(ev)
-	if len(cl.client.eps) > 1 {
-		if wait == 0 {
-			return nil
+	if wait > 0 && len(cl.client.eps) > 1 {
+		// The backoff is this endpoint's, and another may be fit before it is over.
+		// What the budget does not cover is waited for wherever the call goes.
+		began := time.Now()
+		if failed := cl.rest(wait); failed != nil {
+			cl.unpay()
+			return failed
 		}
-		return cl.rest(wait)
+		if wait = 0; covered > 0 {
+			covered -= time.Since(began)
+		}
+	}
+	if wait = max(wait, covered); wait <= 0 {
+		return nil
 	}
 	return cl.backoff(wait)
 }
@@ -283,7 +292,10 @@ func (cl *call) backoff(wait time.Duration) *Error {
 	case <-t.C:
 		return nil
 	case <-cl.ctx.Done():
-		cl.retry.paidTo.give(time.Now(), cl.retry.paid) // for a retry that will not be
+		cl.unpay()
 		return cl.ended()
 	}
 }
+
+// unpay gives back what was paid for a retry that will not be.
+func (cl *call) unpay() { cl.retry.paidTo.give(time.Now(), cl.retry.paid) }
