@@ -2,6 +2,7 @@ package llmclient
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -14,8 +15,10 @@ type Adviser interface {
 
 // An Advice is what an [Adviser] thinks of the waiting calls.
 type Advice struct {
-	// State is nothing, busy or idle.
 	State AdviceState
+	// Calls are the calls it is about, of those that were shown, by
+	// [InFlight.Call]; nil means all of them.
+	Calls []uint64
 	// Why is the reason, for people. It ends up in errors and events.
 	Why string
 }
@@ -31,8 +34,12 @@ const (
 	// still.
 	AdviceBusy
 	// AdviceIdle: the server works on nothing while we wait. The attempts are
-	// cut, once for each call.
+	// cut, once for each call at each endpoint.
 	AdviceIdle
+	// AdviceLost: the server works, but it does not have these calls. The
+	// attempts are cut, and so is a later one if it is lost as well. Since
+	// others are served, nothing is held against the endpoint.
+	AdviceLost
 )
 
 // explain asks Config.Explain what is the matter with an endpoint.
@@ -58,6 +65,20 @@ func (c *Client) Alive(endpoint string) {
 	}
 }
 
+// AllowProbe reports whether somebody else's probe of an endpoint, by its name,
+// may be sent now, and takes what it costs from the endpoint's retry budget, so
+// that probes and retries together add a bounded load. It refuses only while
+// retries have promised more than the whole budget.
+func (c *Client) AllowProbe(endpoint string) bool {
+	now := time.Now()
+	for _, ep := range c.eps {
+		if endpoint == ep.name {
+			return ep.budget.borrow(now, costOfProbe)
+		}
+	}
+	return true
+}
+
 // consult asks the adviser, if there is one.
 func (e *evidence) consult(ctx context.Context, waiting []waiter) {
 	if e.client.cfg.Adviser == nil || len(waiting) == 0 {
@@ -70,13 +91,20 @@ func (e *evidence) consult(ctx context.Context, waiting []waiter) {
 	switch advice.State {
 	case AdviceIdle:
 		e.learn("the adviser: the server works on nothing: " + bounded(advice.Why, 200))
+	case AdviceLost:
+		e.learn("the adviser: the server does not have the call: " + bounded(advice.Why, 200))
 	case AdviceBusy:
 		e.learn("the adviser: the server is at work: " + bounded(advice.Why, 200))
 	}
 	for _, w := range waiting {
+		if advice.Calls != nil && !slices.Contains(advice.Calls, w.a.call.id) {
+			continue
+		}
 		switch advice.State {
 		case AdviceIdle:
 			w.cut("the server works on nothing: " + advice.Why)
+		case AdviceLost:
+			w.lose("the server does not have it: " + advice.Why)
 		case AdviceBusy:
 			w.a.watch.tell((*meter).hold)
 		}

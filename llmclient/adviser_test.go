@@ -1,6 +1,7 @@
 package llmclient_test
 
 import (
+	"context"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -76,4 +77,71 @@ func TestASignOfLifeFromElsewhereLetsCallsGoOn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// adviserFunc is an Adviser made of a function.
+type adviserFunc func(waiting []llmclient.InFlight) llmclient.Advice
+
+func (f adviserFunc) Advise(_ context.Context, waiting []llmclient.InFlight) llmclient.Advice {
+	return f(waiting)
+}
+
+func TestCallsThatTheServerDoesNotHaveAreCutOnItsWord(t *testing.T) {
+	lost := llmclient.Advice{State: llmclient.AdviceLost, Why: "running 3, none of them ours"}
+	idle := llmclient.Advice{State: llmclient.AdviceIdle, Why: "running 0"}
+	for name, tc := range map[string]struct {
+		hangs   int
+		advise  func([]llmclient.InFlight) llmclient.Advice
+		after   time.Duration // until the answer
+		counted int           // failures in the window of the breaker at the end
+	}{
+		"once": {1, func([]llmclient.InFlight) llmclient.Advice { return lost }, 30*time.Second + 500*time.Millisecond, 0},
+		"each time it is lost": {
+			3, func([]llmclient.InFlight) llmclient.Advice { return lost },
+			3*30*time.Second + 500*time.Millisecond + time.Second + 2*time.Second, 0,
+		},
+		"idle is said once, then the limit": {
+			2, func([]llmclient.InFlight) llmclient.Advice { return idle },
+			30*time.Second + 500*time.Millisecond + 10*time.Minute + time.Second, 1,
+		},
+		"not when it is about another call": {
+			1, func(w []llmclient.InFlight) llmclient.Advice {
+				return llmclient.Advice{State: llmclient.AdviceLost, Calls: []uint64{w[0].Call + 1}}
+			}, 10*time.Minute + 500*time.Millisecond, 1,
+		},
+		"it names the call": {
+			1, func(w []llmclient.InFlight) llmclient.Advice {
+				return llmclient.Advice{State: llmclient.AdviceLost, Calls: []uint64{w[0].Call}}
+			}, 30*time.Second + 500*time.Millisecond, 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			steps := make([]fake.Step, 0, tc.hangs+1)
+			for range tc.hangs {
+				steps = append(steps, fake.Hang())
+			}
+			inWorld(t, script(append(steps, fake.Answer("ok"))...), func(c *llmclient.Config) {
+				c.Adviser = adviserFunc(tc.advise)
+			}, func(t *testing.T, w *world) {
+				_, err := w.client.Chat(t.Context(), hello())
+				require.NoError(t, err)
+				w.elapsed(tc.after)
+				assert.Equal(t, tc.counted, w.client.Breaker().Failed)
+			})
+		})
+	}
+}
+
+func TestProbesOfOthersDrawOnTheRetryBudget(t *testing.T) {
+	inWorld(t, script(fake.Answer("ok")), nil, func(t *testing.T, w *world) {
+		at := w.client.Endpoints()[0].Name
+		assert.True(t, w.client.AllowProbe("elsewhere"), "of an endpoint that is not ours")
+		allowed := 0
+		for w.client.AllowProbe(at) && allowed < 5000 {
+			allowed++
+		}
+		assert.Equal(t, 1000, allowed, "the budget, and as much again on credit")
+		time.Sleep(time.Second)
+		assert.True(t, w.client.AllowProbe(at))
+	})
 }

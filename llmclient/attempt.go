@@ -64,6 +64,9 @@ func (cl *call) attempt(permit *pacer.Permit, pass *breaker.Pass) *attempt {
 	first, gap := cl.at.ep.evidence.pace.shown(cl.at.model)
 	b[iFirstOutput].lengthen(first)
 	b[iAttempt].lengthen(first)
+	if within := cl.at.doubt.within; within > 0 {
+		b[iFirstOutput].shorten(within)
+	}
 	b[iGap].lengthen(gap)
 	if left, bounded := cl.left(); bounded {
 		b[iCall].limit = max(left, 1)
@@ -277,8 +280,8 @@ func (a *attempt) see(ch *chat.Chunk) {
 		a.answer.finished = false
 		a.watch.tell((*meter).output)
 		a.paces()
-		if !a.answer.json && !a.at.ep.streamed.Load() {
-			a.at.ep.streams()
+		if !a.answer.json && !a.at.ep.flows.Load() {
+			a.at.ep.streamed()
 		}
 		if req := a.call.req; req != nil && req.OnOutput != nil {
 			_, _ = contain(func() (any, error) { req.OnOutput(); return nil, nil })

@@ -16,6 +16,7 @@ const (
 	budgetSize     = 500
 	costOfFailure  = 14
 	costOfThrottle = 5
+	costOfProbe    = 1 // a question without tokens
 	gainOfSuccess  = costOfFailure / 5.0
 	budgetRefill   = 10 * costOfFailure // each second
 )
@@ -38,6 +39,19 @@ func (b *budget) take(now time.Time, cost float64) time.Duration {
 		return 0
 	}
 	return time.Duration(-b.balance / budgetRefill * float64(time.Second))
+}
+
+// borrow pays for a probe, which cannot wait. It is refused while as much as the
+// whole budget is owed.
+func (b *budget) borrow(now time.Time, cost float64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.settleLocked(now)
+	if b.balance-cost < -budgetSize {
+		return false
+	}
+	b.balance -= cost
+	return true
 }
 
 // give pays in.

@@ -30,13 +30,13 @@ const (
 // A call is what the caller asked for: one answer, over as many attempts as it
 // takes. It is used by one goroutine; what others look at is under mu.
 type call struct {
-	client     *Client
-	prev, next *call // on the same shelf; guarded by its lock
-	id         uint64
-	req        *chat.Request // nil if passed is set
-	passed     *passed       // the request of an SDK above
-	cached     *endpoint     // that has the conversation in its cache, or nil
-	caller     string
+	client *Client
+	place  int32 // on its shelf
+	id     uint64
+	req    *chat.Request // nil if passed is set
+	passed *passed       // the request of an SDK above
+	cached *endpoint     // that has the conversation in its cache, or nil
+	caller string
 
 	parent context.Context // the caller's, with the call's span
 	ctx    context.Context // of the present attempt, or of the wait for the next; ends with parent, or by cancel
@@ -123,14 +123,15 @@ func (cl *call) callersEnd() (err, cause error) {
 	if cl.stopped.Load() {
 		return errClosed, errClosed
 	}
-	if err = cl.ctx.Err(); err == nil {
-		return nil, nil
-	}
 	switch cause = context.Cause(cl.ctx); cause {
+	case nil:
+		return nil, nil
+	case context.Canceled, context.DeadlineExceeded:
+		return cause, cause // as it is most of the time
 	case errExpired, errDrained, errClosed, errSettled:
 		return cl.parent.Err(), context.Cause(cl.parent)
 	}
-	return err, cause
+	return cl.ctx.Err(), cause
 }
 
 // take makes the call one for the answer to req.

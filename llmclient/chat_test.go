@@ -285,6 +285,42 @@ func TestAnEndpointWhoseStreamsBringNothingIsSpokenToPlainly(t *testing.T) {
 			assert.Equal(t, []bool{true, true, false}, asked(w))
 		})
 	})
+	t.Run("an endpoint that was only starting", func(t *testing.T) {
+		srv := script(fake.Headers(), fake.Headers(), fake.Answer("plain"))
+		inWorld(t, srv, nil, func(t *testing.T, w *world) {
+			for _, after := range []time.Duration{0, time.Minute - time.Millisecond, time.Millisecond, time.Second} {
+				time.Sleep(after)
+				_, err := w.client.Chat(t.Context(), hello())
+				require.NoError(t, err)
+			}
+			assert.Equal(t, []bool{true, true, false, false, true, true}, asked(w))
+		})
+	})
+	t.Run("one that buffers is tried less and less, by one call, which loses little", func(t *testing.T) {
+		inWorld(t, streams(fake.Hang()), func(c *llmclient.Config) { c.Retry.Attempts = 1 }, func(t *testing.T, w *world) {
+			for range 2 {
+				_, err := w.client.Chat(t.Context(), hello())
+				failure(t, err, llmclient.ErrTimeout)
+			}
+			_, err := w.client.Chat(t.Context(), hello())
+			require.NoError(t, err)
+			learned := time.Since(w.start)
+			for time.Since(w.start) < learned+16*time.Minute {
+				time.Sleep(5 * time.Second)
+				before := time.Now()
+				w.callers(t, 3)
+				assert.LessOrEqual(t, time.Since(before), 31*time.Second)
+			}
+			var trials []time.Duration
+			for _, q := range w.srv.Requests()[2:] {
+				if q.Stream {
+					trials = append(trials, (q.Since - learned).Round(30*time.Second))
+				}
+			}
+			assert.Equal(t, []time.Duration{time.Minute, 3 * time.Minute, 7 * time.Minute, 15 * time.Minute}, trials)
+			assert.Equal(t, breaker.Closed, w.client.Breaker().State)
+		})
+	})
 	t.Run("it is not the streaming", func(t *testing.T) {
 		n := 0
 		srv := fake.Config{Script: func(*fake.Request) fake.Step {

@@ -278,3 +278,13 @@ func (b *bound) lengthen(shown time.Duration) {
 	}
 	b.limit = max(b.limit, min(2*shown, holdTimes*b.limit))
 }
+
+// shorten makes the limit at most d, whatever it was.
+func (b *bound) shorten(d time.Duration) {
+	if b.limit == 0 || d < b.limit {
+		b.limit, b.set = d, true
+	}
+	if b.suspect >= b.limit {
+		b.suspect = b.limit / 2
+	}
+}

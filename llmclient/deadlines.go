@@ -53,7 +53,7 @@ func (cl *call) deadlines(now time.Time, spent time.Duration) []Deadline {
 // runs, or ran out.
 func (a *attempt) deadlines(m *meter, out *expiry, now time.Time) []Deadline {
 	list := a.call.deadlines(now, a.call.spent+m.spent(now))
-	list = append(list, Deadline{Of: "attempt " + strconv.Itoa(a.n), Spent: now.Sub(a.started)})
+	list = append(list, Deadline{Of: attemptName(a.n), Spent: now.Sub(a.started)})
 	switch i := m.running(); {
 	case out != nil && out.clock == ClockCall:
 	case out != nil && out.evidence == "":
@@ -62,6 +62,13 @@ func (a *attempt) deadlines(m *meter, out *expiry, now time.Time) []Deadline {
 		list = append(list, Deadline{string(clockNames[i]), m.limit(i), now.Sub(m.clocks[i].since)})
 	}
 	return list
+}
+
+func attemptName(n int) string {
+	if n == 1 {
+		return "attempt 1" // thousands may need it at once
+	}
+	return "attempt " + strconv.Itoa(n)
 }
 
 // running returns the clock by which the phase is bounded, or -1.

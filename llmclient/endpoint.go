@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/neverhang/neverhang/breaker"
 	"github.com/neverhang/neverhang/chat"
@@ -35,7 +36,7 @@ type endpoint struct {
 	budget   budget
 	bench    bench
 
-	streamed   atomic.Bool  // some stream has given output
+	flows      atomic.Bool  // some stream has given output
 	lastOutput atomic.Int64 // nanoseconds; of any call
 
 	calls atomic.Int64 // that are at it or wait for it
@@ -51,7 +52,7 @@ type endpoint struct {
 	worked  bool            // some call has succeeded
 	dialect dialect         // known to help
 	told    dialect         // announced, known to help or not
-	silent  int             // streams in a row that gave no first output; -1 once one has given any
+	streams streams         // what has come of them
 	reasons map[string]bool // models that were seen to reason
 }
 
@@ -115,45 +116,6 @@ type dialect struct {
 	ends    bool // it has been seen to send a finish reason
 }
 
-// speaks returns the dialect in which to ask: the one known to help, or, as
-// doubted says, one that is tried because streams have brought nothing so far.
-func (e *endpoint) speaks() (d dialect, doubted bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	d = e.dialect
-	if !d.plain && e.silent >= silentStreams {
-		d.plain, doubted = true, true
-	}
-	return d, doubted
-}
-
-// silentStreams is how many streams must have brought nothing, and none
-// anything, for a plain answer to be tried.
-const silentStreams = 2
-
-// streams is told that a stream gave output.
-func (e *endpoint) streams() {
-	if !e.streamed.Swap(true) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.silent = -1
-	}
-}
-
-// broughtNothing is told that an answer in dialect d ended, or was given up,
-// without any output.
-func (e *endpoint) broughtNothing(d dialect) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	switch {
-	case e.silent < 0:
-	case d.plain:
-		e.silent = 0 // it is not the streaming
-	default:
-		e.silent++
-	}
-}
-
 // finishes is told that the endpoint sent a finish reason, and reports whether
 // that is known already.
 func (e *endpoint) finishes() {
@@ -170,12 +132,17 @@ func (e *endpoint) ends() bool {
 }
 
 // succeeded is told that a call has its answer, which was asked for in dialect
-// d: what the endpoint was spared in it is remembered.
-func (e *endpoint) succeeded(d dialect) {
+// d: what the endpoint was spared in it is remembered. took is how long it took
+// if it was asked plainly for a doubt, and otherwise 0.
+func (e *endpoint) succeeded(d dialect, took time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.worked = true
-	e.dialect.plain = e.dialect.plain || d.plain
+	if took > 0 {
+		e.streams.replaced(time.Now(), took)
+	} else {
+		e.dialect.plain = e.dialect.plain || d.plain
+	}
 	e.dialect.noUsage = e.dialect.noUsage || d.noUsage
 }
 

@@ -304,6 +304,7 @@ func (e *evidence) note() string {
 func (e *evidence) probed(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
+	e.ep.budget.borrow(time.Now(), costOfProbe)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.ep.base+"/models", nil)
 	if err != nil {
 		return true // it says nothing about the endpoint
@@ -327,7 +328,7 @@ func (e *evidence) cutOrphans(waiting []waiter) {
 			continue
 		}
 		if n, slowest, yes := e.pace.overtaken(w.a.kind, w.a.started, w.waited); yes {
-			w.cutAs(true, fmt.Sprintf("%d like calls that started later have had their answers, the slowest after %v", n, round(slowest)))
+			w.forget(fmt.Sprintf("%d like calls that started later have had their answers, the slowest after %v", n, round(slowest)))
 		}
 	}
 }

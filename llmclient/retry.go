@@ -192,33 +192,6 @@ func (cl *call) worthRetrying(e *Error) *Error {
 	return e
 }
 
-// doubtStreams counts an answer that brought nothing, and asks for a plain one
-// if it may be the streaming. If that brings nothing either, it is not.
-func (cl *call) doubtStreams(e *Error) {
-	if cl.passed != nil || e.Partial != nil || e.Evidence != "" || e.Kind != ErrEmpty && e.Clock != ClockFirstOutput && e.Clock != ClockAttempt {
-		return
-	}
-	ep := cl.at.ep
-	ep.broughtNothing(cl.at.speaks)
-	switch {
-	case cl.at.doubted:
-		cl.at.speaks.plain, cl.at.doubted = false, false
-	case cl.at.speaks.plain:
-		return
-	default:
-		if _, doubted := ep.speaks(); !doubted {
-			return
-		}
-		cl.at.speaks.plain, cl.at.doubted = true, true
-	}
-	_ = cl.encode() // it could be before
-	if cl.at.doubted && ep.news(cl.at.speaks) {
-		ev := cl.event(EventAdapted)
-		ev.Text = fmt.Sprintf("%d streams in a row gave no output: a plain answer is asked for", silentStreams)
-		cl.client.notify(ev)
-	}
-}
-
 // spare returns how much more time than need there is, or what does not leave
 // even that, and whether it is the caller's deadline.
 func (cl *call) spare(need time.Duration) (spare time.Duration, late string, callers bool) {

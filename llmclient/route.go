@@ -19,7 +19,7 @@ type route struct {
 	size   int // bytes of body; others than the call look at it under call.mu
 
 	redact    func(string) string // takes secrets out of a text: those of an SDK's own request
-	doubted   bool                // it is asked plainly because streams have brought nothing
+	doubt     doubt               // about streams
 	failed    int                 // attempts that failed there
 	last      *Error              // what the last of them met
 	out       bool                // it refused for good: it is asked no more
@@ -40,7 +40,7 @@ func (cl *call) head(ep *endpoint) {
 			r = new(route)
 		}
 		r.ep, r.redact = ep, ep.secrets.redact
-		r.speaks, r.doubted = ep.speaks()
+		r.speaks, r.doubt = ep.speaks(time.Now())
 		r.model = cl.modelAt(ep)
 		if cl.at != nil {
 			r.load = cl.at.load // until it is encoded: the size will be about the same

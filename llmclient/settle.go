@@ -19,6 +19,7 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 	now := time.Now()
 	if left, cause := cl.callersEnd(); left != nil {
 		e := cl.endedIn(m.phase, left, cause, now)
+		cl.live = false // it has ended with the caller's
 		v := breaker.Ignored
 		switch {
 		case e.Kind == ErrDeadline && m.suspect >= 0:
@@ -79,7 +80,9 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 			r.retry = false
 		}
 	}
-	e.Kind, e.retryable, e.retryAfter = r.kind, r.retry, r.after
+	e.Kind = r.kind
+	a.tried(e, &r)
+	e.retryable, e.retryAfter = r.retry, r.after
 	a.describe(e, m)
 	if e.Kind == ErrTimeout {
 		e.Verdict = cl.client.explain(cl.at.ep.name)
@@ -191,8 +194,10 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 	cl := a.call
 	m, _ := a.watch.stop()
 	now := time.Now()
-	a.cancel(errSettled)
-	cl.live = false
+	if cl.live {
+		a.cancel(errSettled)
+		cl.live = false
+	}
 	if a.body != nil {
 		_ = a.body.Close()
 	}
@@ -217,7 +222,11 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 	cl.mu.Unlock()
 	cl.spent += m.spent(now)
 	if e == nil {
-		cl.at.ep.succeeded(a.speaks)
+		var took time.Duration
+		if a.at.doubt.plainly {
+			took = max(rec.Duration, 1)
+		}
+		cl.at.ep.succeeded(a.speaks, took)
 	}
 	if !m.firstOutput.IsZero() {
 		a.first = max(1, m.firstOutput.Sub(a.started))

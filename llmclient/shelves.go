@@ -8,7 +8,8 @@ type shelves [16]shelf
 
 type shelf struct {
 	mu     sync.Mutex
-	first  *call // the latest
+	calls  []*call // nil where a place is free
+	free   []int32 // the places that are
 	closed bool
 }
 
@@ -23,27 +24,26 @@ func (s *shelves) put(cl *call, count *sync.WaitGroup) bool {
 		return false
 	}
 	count.Add(1) // under the lock: who has closed the shelves may wait
-	if cl.next = h.first; cl.next != nil {
-		cl.next.prev = cl
+	if n := len(h.free); n > 0 {
+		cl.place, h.free = h.free[n-1], h.free[:n-1]
+		h.calls[cl.place] = cl
+		return true
 	}
-	h.first = cl
+	cl.place = int32(len(h.calls))
+	h.calls = append(h.calls, cl)
 	return true
 }
 
-// take takes a call out.
+// take takes a call out. It touches no other call: when thousands end at once,
+// each of those would have to be fetched from memory again.
 func (s *shelves) take(cl *call) {
 	h := s.of(cl)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if cl.next != nil {
-		cl.next.prev = cl.prev
+	h.calls[cl.place] = nil
+	if h.free = append(h.free, cl.place); len(h.free) == len(h.calls) {
+		h.calls, h.free = h.calls[:0], h.free[:0]
 	}
-	if cl.prev != nil {
-		cl.prev.next = cl.next
-	} else {
-		h.first = cl.next
-	}
-	cl.prev, cl.next = nil, nil
 }
 
 // all lists the calls.
@@ -51,8 +51,10 @@ func (s *shelves) all() (list []*call) {
 	for i := range s {
 		h := &s[i]
 		h.mu.Lock()
-		for cl := h.first; cl != nil; cl = cl.next {
-			list = append(list, cl)
+		for _, cl := range h.calls {
+			if cl != nil {
+				list = append(list, cl)
+			}
 		}
 		h.mu.Unlock()
 	}

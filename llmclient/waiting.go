@@ -35,15 +35,36 @@ func (c *Client) waiting(ep *endpoint, now time.Time) []waiter {
 
 // cut ends the attempt for a reason. A call is cut in this way once at each
 // endpoint: the next attempt there runs to its limit.
-func (w waiter) cut(why string) { w.cutAs(false, why) }
+func (w waiter) cut(why string) { w.once(expiry{evidence: why}) }
 
-func (w waiter) cutAs(orphan bool, why string) {
+// forget ends the attempt, once as well, because the endpoint has forgotten it
+// and serves others.
+func (w waiter) forget(why string) { w.once(expiry{evidence: why, orphan: true}) }
+
+// lose does the same on the server's own word, which does not wear out: a later
+// attempt may be lost as well.
+func (w waiter) lose(why string) {
+	w.spend()
+	w.end(expiry{evidence: why, orphan: true})
+}
+
+func (w waiter) once(x expiry) {
+	if w.spend() {
+		w.end(x)
+	}
+}
+
+// spend notes that evidence cuts, and reports whether it is the first time.
+func (w waiter) spend() bool {
 	cl := w.a.call
 	cl.mu.Lock()
-	again := w.a.at.cut
+	defer cl.mu.Unlock()
+	first := !w.a.at.cut
 	w.a.at.cut = true
-	cl.mu.Unlock()
-	if !again {
-		w.a.watch.cut(expiry{clock: clockNames[w.clock], bound: w.waited, phase: w.m.phase, evidence: why, orphan: orphan})
-	}
+	return first
+}
+
+func (w waiter) end(x expiry) {
+	x.clock, x.bound, x.phase = clockNames[w.clock], w.waited, w.m.phase
+	w.a.watch.cut(x)
 }
