@@ -63,6 +63,30 @@ func TestAssembleToolCalls(t *testing.T) {
 			[]string{piece("0", "a", "f", ""), piece("0", "-", "-", `{"x"`), piece("0", "-", "-", `:1}`), piece("1", "b", "g", "-"), piece("1", "-", "-", `{}`)},
 			[]chat.ToolCall{f, g},
 		},
+		"each piece is all there is so far": {
+			[]string{piece("0", "a", "f", ""), piece("0", "-", "-", `{`), piece("0", "-", "-", `{"x"`), piece("0", "-", "-", `{"x":1}`)},
+			[]chat.ToolCall{f},
+		},
+		"each piece is all there is so far, id and name too, and the last comes twice": {
+			[]string{piece("0", "a", "f", `{"x"`), piece("0", "a", "f", `{"x":1`), piece("0", "a", "f", `{"x":1}`), piece("0", "a", "f", `{"x":1}`), piece("1", "b", "g", `{}`)},
+			[]chat.ToolCall{f, g},
+		},
+		"two calls, all so far in each chunk": {
+			[]string{
+				pieces(entry("0", "a", "f", `{"x`)),
+				pieces(entry("0", "a", "f", `{"x":1}`), entry("1", "b", "g", `{`)),
+				pieces(entry("0", "a", "f", `{"x":1}`), entry("1", "b", "g", `{}`)),
+			},
+			[]chat.ToolCall{f, g},
+		},
+		"an object within one that begins alike": {
+			[]string{piece("0", "a", "f", `{"x":`), piece("0", "-", "-", `{"x":`), piece("0", "-", "-", `1}}`)},
+			[]chat.ToolCall{{ID: "a", Name: "f", Arguments: `{"x":{"x":1}}`}},
+		},
+		"cut while each piece was all so far": {
+			[]string{piece("0", "a", "f", `{"x`), piece("0", "-", "-", `{"x":`)},
+			[]chat.ToolCall{{ID: "a", Name: "f", Arguments: `{"x{"x":`}},
+		},
 		"interleaved": {
 			[]string{piece("0", "a", "f", ""), piece("1", "b", "g", ""), piece("0", "-", "-", `{"x"`), piece("1", "-", "-", `{}`), piece("0", "-", "-", `:1}`)},
 			[]chat.ToolCall{f, g},

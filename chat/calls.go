@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
@@ -36,6 +37,7 @@ type call struct {
 	name     []byte
 	args     growing
 	shape    shape
+	grown    grown
 	pieces   int
 	index    int  // of its last piece, or -1
 	round    int  // the last chunk that had a piece of it
@@ -65,7 +67,7 @@ func (a *calls) addAll(pieces []ToolCallDelta, whole bool) {
 			continue
 		case c.isPlaceholder(d):
 			c.args.reset()
-			c.shape = shape{}
+			c.shape, c.grown = shape{}, grown{}
 		}
 		if c == nil && len(a.list) == MaxToolCalls {
 			a.tooMany = true
@@ -242,6 +244,7 @@ func (a *calls) add(c *call, d *ToolCallDelta) {
 	c.Type = firstOf(c.Type, d.Type)
 	c.addName(d.Name)
 	c.args.add(d.Arguments, d.cut, false)
+	c.grown.feed(d.Arguments)
 	c.shape.feed(d.Arguments)
 	if c.shape.done && c.args.loose {
 		c.args.settle()
@@ -272,10 +275,46 @@ func (a *calls) all() []ToolCall {
 	for i, c := range a.list {
 		all[i] = c.ToolCall
 		all[i].Name = string(c.name)
-		all[i].Arguments = c.args.text()
+		all[i].Arguments = c.arguments()
 		all[i].Extra = maps.Clone(c.Extra)
 	}
 	return all
+}
+
+// arguments returns what the pieces come to.
+func (c *call) arguments() string {
+	text := c.args.text()
+	if whole, ok := c.grown.text(); ok && !json.Valid([]byte(text)) {
+		return whole
+	}
+	return text
+}
+
+// grown follows pieces of which each begins with the one before: some proxies
+// send with every piece all there is so far. It may also be how an object looks
+// that has itself in it, so this counts only where the pieces in a row are no
+// JSON.
+type grown struct {
+	last   string
+	pieces int
+	not    bool
+}
+
+func (g *grown) feed(piece string) {
+	switch {
+	case g.not || piece == "":
+		return
+	case !strings.HasPrefix(piece, g.last):
+		*g = grown{not: true}
+		return
+	}
+	g.last = piece
+	g.pieces++
+}
+
+// text returns the last piece if it is the whole.
+func (g *grown) text() (string, bool) {
+	return g.last, g.pieces > 1 && json.Valid([]byte(g.last))
 }
 
 // shape follows a JSON object as it arrives, so that its end is known without

@@ -218,10 +218,15 @@ func (n *answer) begin() error {
 			}
 		}
 		n.events = sse.NewReader(n.source(), n.a.call.client.cfg.Limits.EventBytes)
+		n.events.Split(whole)
 		n.a.watch.tell((*meter).streams)
 		return nil
 	}
 }
+
+// whole reports whether a line of an event is an event by itself. Some proxies
+// leave out the empty lines between.
+func whole(line []byte) bool { return string(line) == "[DONE]" || json.Valid(line) }
 
 // ended turns the end of a body into what it means: an answer that is not
 // there is told apart from one that broke off.

@@ -262,3 +262,30 @@ func TestTheCallerHearsOfOutput(t *testing.T) {
 		assert.Equal(t, 2, n)
 	})
 }
+
+// Some proxies leave out the empty lines between events, and clients that read
+// line by line take no notice.
+func TestEventsWithOnlyALineEndBetween(t *testing.T) {
+	piece := func(text, finish string) string {
+		return `data: {"choices":[{"index":0,"delta":{"content":"` + text + `"},"finish_reason":` + finish + `}]}` + "\n"
+	}
+	srv := script(fake.Reply(
+		fake.Raw(piece("one ", "null")), fake.Pause(time.Second), fake.Raw(piece("two ", "null")), fake.Pause(time.Second),
+		fake.Raw(piece("three", `"stop"`)), fake.Raw("data: [DONE]\n"),
+	))
+	inWorld(t, srv, nil, func(t *testing.T, w *world) {
+		s := w.client.Stream(t.Context(), hello())
+		defer s.Close()
+		var at []time.Duration
+		for ch, err := range s.All() {
+			require.NoError(t, err)
+			if ch.Output() {
+				at = append(at, time.Since(w.start))
+			}
+		}
+		assert.Equal(t, []time.Duration{time.Second, 2 * time.Second, 2 * time.Second}, at, "each when the next has come")
+		resp, err := s.Response()
+		require.NoError(t, err)
+		assert.Equal(t, "one two three", resp.Message.Content)
+	})
+}

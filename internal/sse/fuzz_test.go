@@ -36,6 +36,13 @@ func FuzzReader(f *testing.F) {
 			require.Equal(t, wantEvents, events)
 			require.Equal(t, wantErr, err)
 		}
+		var split [2][]event
+		for i, src := range []io.Reader{bytes.NewReader(in), readFunc(cut(in, func() int { return random.IntN(8) }))} {
+			r := sse.NewReader(src, limit)
+			r.Split(func(line []byte) bool { return len(line)%2 == 1 })
+			split[i], _ = drain(t, r)
+		}
+		require.Equal(t, split[0], split[1])
 	})
 }
 

@@ -80,7 +80,10 @@ type Reader struct {
 	typ     string // the event under construction
 	size    int    // its lines so far
 	hasData bool
+	one     bool // its data is one line so far
 	open    bool // it has a field that the standard knows
+
+	whole func(data []byte) bool
 }
 
 // NewReader returns a Reader of src in which no event is larger than limit
@@ -92,6 +95,11 @@ func NewReader(src io.Reader, limit int) *Reader {
 	}
 	return &Reader{src: src, limit: min(limit, math.MaxInt-firstRead)}
 }
+
+// Split has events told apart that only a line end stands between, against the
+// standard: where a second line of data comes and the first is something whole
+// by itself, they are two events. It is to be called before the first Next.
+func (r *Reader) Split(whole func(data []byte) bool) { r.whole = whole }
 
 // Next returns the next event. It blocks as long as src does. At the end it
 // returns io.EOF, or io.ErrUnexpectedEOF if the stream ended within an event,
@@ -120,7 +128,7 @@ func (r *Reader) Close() {
 	if buf := r.buf; len(buf) == firstRead {
 		firstBuffers.Put(&buf)
 	}
-	*r = Reader{src: r.src, limit: r.limit, total: r.Offset(), err: io.ErrClosedPipe}
+	*r = Reader{src: r.src, limit: r.limit, total: r.Offset(), err: io.ErrClosedPipe, whole: r.whole}
 }
 
 var firstBuffers = sync.Pool{New: func() any { b := make([]byte, firstRead); return &b }}
@@ -163,6 +171,10 @@ func (r *Reader) take(line []byte) (Event, bool) {
 	}
 	switch string(name) {
 	case "data":
+		if r.one && r.whole != nil && r.whole(r.buf[r.dataStart:r.dataEnd]) {
+			r.start, r.skipLF = r.lineStart(line), false // the line is read again, as the next event's
+			return r.dispatch()
+		}
 		r.addData(line, len(value))
 	case "event":
 		r.typ = string(value)
@@ -180,6 +192,7 @@ func (r *Reader) take(line []byte) (Event, bool) {
 // line's name and the end of the line before it take more room than the LF.
 func (r *Reader) addData(line []byte, n int) {
 	at := r.lineStart(line) + len(line) - n
+	r.one = !r.hasData
 	if !r.hasData {
 		r.hasData = true
 		r.dataStart, r.dataEnd = at, at+n
@@ -196,7 +209,7 @@ func (r *Reader) lineStart(line []byte) int { return r.start - 1 - len(line) }
 func (r *Reader) dispatch() (Event, bool) {
 	ev := Event{Type: r.typ, Data: r.buf[r.dataStart:r.dataEnd:r.dataEnd]}
 	open := r.open
-	r.typ, r.size, r.hasData, r.open = "", 0, false, false
+	r.typ, r.size, r.hasData, r.one, r.open = "", 0, false, false, false
 	if len(ev.Data) == 0 {
 		ev.Kind, ev.Data = Ping, nil
 	}

@@ -2,6 +2,7 @@ package sse_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"strings"
@@ -30,7 +31,11 @@ func named(typ, data string) event  { return event{kind: sse.Message, typ: typ, 
 // readAll returns everything that src says and the error it ends with.
 func readAll(t testing.TB, src io.Reader, limit int) ([]event, error) {
 	t.Helper()
-	r := sse.NewReader(src, limit)
+	return drain(t, sse.NewReader(src, limit))
+}
+
+func drain(t testing.TB, r *sse.Reader) ([]event, error) {
+	t.Helper()
 	var all []event
 	for {
 		ev, err := r.Next()
@@ -299,5 +304,43 @@ func TestClose(t *testing.T) {
 		_, err = r.Next()
 		require.ErrorIs(t, err, io.ErrClosedPipe)
 		r.Close()
+	}
+}
+
+func TestSplit(t *testing.T) {
+	whole := func(data []byte) bool { return string(data) == "[DONE]" || json.Valid(data) }
+	for name, tc := range map[string]struct {
+		in   string
+		want []event
+		rest string
+	}{
+		"only a line end between events": {
+			in: "data: {}\ndata: {\"a\":1}\ndata: [DONE]\n", want: []event{message("{}"), message(`{"a":1}`)}, rest: "[DONE]",
+		},
+		"CRLF":                      {in: "data: {}\r\ndata: 1\r\n\r\n", want: []event{message("{}"), message("1")}},
+		"CR":                        {in: "data: {}\rdata: 1\r\r", want: []event{message("{}"), message("1")}},
+		"one value in many lines":   {in: "data: {\ndata: \"a\":\ndata: 1}\n\n", want: []event{message("{\n\"a\":\n1}")}},
+		"by the rules":              {in: "data: {}\n\ndata: 1\n\n", want: []event{message("{}"), message("1")}},
+		"a type after the data":     {in: "data: {}\nevent: x\n\ndata: 1\n\n", want: []event{named("x", "{}"), message("1")}},
+		"a comment between":         {in: "data: {}\n: still here\ndata: 1\n\n", want: []event{ping("still here"), message("{}"), message("1")}},
+		"text is no value":          {in: "data: a\ndata: b\n\n", want: []event{message("a\nb")}},
+		"nor is nothing":            {in: "data:\ndata: 1\n\n", want: []event{message("\n1")}},
+		"not after a line of a few": {in: "data: [\ndata: ]\ndata: 1\n\n", want: []event{message("[\n]\n1")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, src := range []io.Reader{strings.NewReader(tc.in), iotest.OneByteReader(strings.NewReader(tc.in))} {
+				r := sse.NewReader(src, 100)
+				r.Split(whole)
+				all, err := drain(t, r)
+				assert.Equal(t, tc.want, all)
+				if tc.rest == "" {
+					assert.Equal(t, io.EOF, err)
+				} else {
+					assert.Equal(t, io.ErrUnexpectedEOF, err)
+					assert.Equal(t, tc.rest, string(r.Rest()))
+				}
+				assert.EqualValues(t, len(tc.in), r.Offset())
+			}
+		})
 	}
 }
