@@ -292,7 +292,7 @@ func (a *attempt) see(ch *chat.Chunk) {
 	}
 	if ch.Reasoning != "" && !a.answer.reasoned {
 		a.answer.reasoned = true
-		a.watch.tell(func(m *meter, _ time.Time) { m.reasons() })
+		a.watch.tell(func(m *meter, _ moment) { m.reasons() })
 		a.at.ep.sawReasoning(a.at.model)
 	}
 	if ch.FinishReason != "" && !a.answer.finished {

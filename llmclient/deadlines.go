@@ -52,14 +52,14 @@ func (cl *call) deadlines(now time.Time, spent time.Duration) []Deadline {
 // deadlines returns the bounds around the attempt, its own, and the clock's that
 // runs, or ran out.
 func (a *attempt) deadlines(m *meter, out *expiry, now time.Time) []Deadline {
-	list := a.call.deadlines(now, a.call.spent+m.spent(now))
+	list := a.call.deadlines(now, a.call.spent+m.spent(m.moment(now)))
 	list = append(list, Deadline{Of: attemptName(a.n), Spent: now.Sub(a.started)})
 	switch i := m.running(); {
 	case out != nil && out.clock == ClockCall:
 	case out != nil && out.evidence == "":
 		list = append(list, Deadline{string(out.clock), out.bound, out.bound})
 	case i >= 0:
-		list = append(list, Deadline{string(clockNames[i]), m.limit(i), now.Sub(m.clocks[i].since)})
+		list = append(list, Deadline{string(clockNames[i]), m.limit(i), m.moment(now).Sub(m.clocks[i].since)})
 	}
 	return list
 }
@@ -74,7 +74,7 @@ func attemptName(n int) string {
 // running returns the clock by which the phase is bounded, or -1.
 func (m *meter) running() int {
 	for _, i := range [...]int{iEnd, iGap, iFirstOutput, iAttempt, iSend, iConnect} {
-		if !m.clocks[i].since.IsZero() {
+		if m.clocks[i].since != never {
 			return i
 		}
 	}

@@ -324,7 +324,7 @@ func (e *evidence) cutOrphans(waiting []waiter) {
 	for _, w := range waiting {
 		// Plain answers take as long as they are, and who reasons unseen takes as
 		// long as that: their siblings tell nothing. The limits are for them.
-		if w.m.bytes > 0 || !w.m.firstByte.IsZero() || w.m.plain || w.a.kind.reasoning {
+		if w.m.bytes > 0 || w.m.firstByte != never || w.m.plain || w.a.kind.reasoning {
 			continue
 		}
 		if n, slowest, yes := e.pace.overtaken(w.a.kind, w.a.started, w.waited); yes {

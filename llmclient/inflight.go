@@ -68,13 +68,13 @@ func (cl *call) look() InFlight {
 	var m meter
 	a.watch.look(&m)
 	f.WaitingFor = m.awaits()
-	if m.asks(time.Now()) >= 0 {
+	if m.asks(m.moment(time.Now())) >= 0 {
 		f.Evidence = ep.evidence.note()
 	}
 	f.Tokens = a.written.Load() / answerBytesPerToken
-	f.Phase, f.Since = m.phase, m.phaseSince
+	f.Phase, f.Since = m.phase, m.time(m.phaseSince)
 	f.Bytes, f.Outputs, f.Pings = m.bytes, m.outputs, m.pings
-	f.LastByte, f.FirstOutput, f.LastOutput = m.lastByte, m.firstOutput, m.lastOutput
+	f.LastByte, f.FirstOutput, f.LastOutput = m.time(m.lastByte), m.time(m.firstOutput), m.time(m.lastOutput)
 	if m.suspect >= 0 {
 		f.Suspect = clockNames[m.suspect]
 	}
@@ -110,7 +110,7 @@ func (ep *endpoint) holdup(p Phase) string {
 
 // awaits says what an attempt waits for.
 func (m *meter) awaits() string {
-	if !m.paused.IsZero() {
+	if m.paused != never {
 		return "its reader"
 	}
 	if i := m.running(); i >= 0 {

@@ -19,33 +19,33 @@ type meter struct {
 	plain  bool // the answer is asked for whole
 
 	phase      Phase
-	phaseSince time.Time
+	phaseSince moment
 	clocks     [clockCount]running
 
 	bytes       int64
 	outputs     int64
-	firstByte   time.Time
-	firstOutput time.Time
-	lastOutput  time.Time
-	lastByte    time.Time
+	firstByte   moment
+	firstOutput moment
+	lastOutput  moment
+	lastByte    moment
 	longestGap  time.Duration // between two outputs
 	started     time.Time
 	pings       int           // in this phase
-	lastPing    time.Time     // in this phase
+	lastPing    moment        // in this phase
 	pingGap     time.Duration // the longest between two pings of this phase
-	paused      time.Time     // since when the consumer is not reading; zero if it is
+	paused      moment        // since when the consumer is not reading; zero if it is
 	refuted     bool          // output came after a finish reason: it means nothing here
 	blind       bool          // the transport does not tell how the request goes on
 
 	suspect int // the clock that is suspect, or -1
 
-	heldUntil time.Time // limits that are not set are held back until then
-	heldAt    time.Time // when that was last said
+	heldUntil moment // limits that are not set are held back until then
+	heldAt    moment // when that was last said
 }
 
 // running is a clock that has begun, if since is set.
 type running struct {
-	since time.Time
+	since moment
 	told  bool // suspicion has been announced
 	asked bool // evidence has been asked for
 }
@@ -64,8 +64,10 @@ type expiry struct {
 // transport tells how the request goes on. Otherwise the wait for output begins
 // at once, and anew with whatever is read of the request, until the first word
 // from the transport proves that it does tell.
-func (m *meter) start(now time.Time, plain, traced bool) {
-	m.plain, m.phase, m.phaseSince, m.started, m.suspect = plain, PhaseConnect, now, now, -1
+func (m *meter) start(at time.Time, plain, traced bool) {
+	m.started = at
+	now := m.moment(at)
+	m.plain, m.phase, m.phaseSince, m.suspect = plain, PhaseConnect, now, -1
 	m.begin(iCall, now)
 	if plain {
 		m.begin(iAttempt, now)
@@ -77,7 +79,7 @@ func (m *meter) start(now time.Time, plain, traced bool) {
 }
 
 // see is told that the transport tells.
-func (m *meter) see(now time.Time) {
+func (m *meter) see(now moment) {
 	if m.blind && m.bytes == 0 && m.phase == PhaseFirstOutput {
 		m.end(iFirstOutput)
 		m.enter(PhaseConnect, now)
@@ -85,7 +87,7 @@ func (m *meter) see(now time.Time) {
 	m.blind = false
 }
 
-func (m *meter) begin(i int, now time.Time) {
+func (m *meter) begin(i int, now moment) {
 	m.clocks[i] = running{since: now}
 	if m.suspect == i {
 		m.suspect = -1
@@ -94,24 +96,24 @@ func (m *meter) begin(i int, now time.Time) {
 
 func (m *meter) end(clocks ...int) {
 	for _, i := range clocks {
-		m.begin(i, time.Time{})
+		m.begin(i, never)
 	}
 }
 
-func (m *meter) enter(p Phase, now time.Time) {
+func (m *meter) enter(p Phase, now moment) {
 	if m.phase != p {
 		m.phase, m.phaseSince = p, now
 	}
 }
 
-func (m *meter) connect(now time.Time) {
+func (m *meter) connect(now moment) {
 	m.see(now)
-	if m.phase == PhaseConnect && m.clocks[iConnect].since.IsZero() {
+	if m.phase == PhaseConnect && m.clocks[iConnect].since == never {
 		m.begin(iConnect, now)
 	}
 }
 
-func (m *meter) connected(now time.Time) {
+func (m *meter) connected(now moment) {
 	m.see(now)
 	m.end(iConnect)
 	if m.phase == PhaseConnect {
@@ -120,7 +122,7 @@ func (m *meter) connected(now time.Time) {
 	}
 }
 
-func (m *meter) wrote(now time.Time) {
+func (m *meter) wrote(now moment) {
 	switch {
 	case m.phase == PhaseSend:
 		m.begin(iSend, now)
@@ -131,7 +133,7 @@ func (m *meter) wrote(now time.Time) {
 
 // sent is told that the request has been written, or that an answer has come,
 // which says the same.
-func (m *meter) sent(now time.Time) {
+func (m *meter) sent(now moment) {
 	if m.phase > PhaseSend {
 		return
 	}
@@ -143,19 +145,19 @@ func (m *meter) sent(now time.Time) {
 }
 
 // answered is told that the head of the answer has come.
-func (m *meter) answered(now time.Time) {
+func (m *meter) answered(now moment) {
 	m.sent(now)
 	m.read(0, now)
 }
 
 // read is told that n bytes of the answer have come.
-func (m *meter) read(n int, now time.Time) {
+func (m *meter) read(n int, now moment) {
 	m.bytes += int64(n)
 	m.lastByte = now
-	if m.firstByte.IsZero() {
+	if m.firstByte == never {
 		m.firstByte = now
 	}
-	if m.phase < PhaseEnd && (m.bounds[iSilence].set || !m.clocks[iSilence].since.IsZero()) {
+	if m.phase < PhaseEnd && (m.bounds[iSilence].set || m.clocks[iSilence].since != never) {
 		m.begin(iSilence, now)
 	}
 }
@@ -165,7 +167,7 @@ func (m *meter) read(n int, now time.Time) {
 const leastPing = time.Second
 
 // ping is told that the server said it is alive, and nothing else.
-func (m *meter) ping(now time.Time) {
+func (m *meter) ping(now moment) {
 	gap := now.Sub(m.lastPing)
 	if m.phase >= PhaseEnd || m.pings > 0 && gap < leastPing {
 		return
@@ -187,13 +189,13 @@ func (m *meter) ping(now time.Time) {
 }
 
 // output is told that the model wrote something.
-func (m *meter) output(now time.Time) {
+func (m *meter) output(now moment) {
 	if m.phase >= PhaseEnd {
 		// The finish reason was none. Some servers send one with every piece.
 		m.refuted = true
 		m.end(iEnd)
 	}
-	if m.firstOutput.IsZero() {
+	if m.firstOutput == never {
 		m.firstOutput = now
 	}
 	if !m.plain && m.outputs > 0 {
@@ -215,8 +217,8 @@ func (m *meter) output(now time.Time) {
 	}
 	// Call counts the wait for the first output, and after that only the
 	// present gap: what came between was progress.
-	if !m.clocks[iCall].since.IsZero() {
-		m.begin(iCall, now.Add(m.started.Sub(m.firstOutput)))
+	if m.clocks[iCall].since != never {
+		m.begin(iCall, now.Add(-m.firstOutput.Sub(atStart)))
 	}
 }
 
@@ -228,7 +230,7 @@ func (m *meter) reasons() {
 }
 
 // finish is told that nothing more is to come that matters.
-func (m *meter) finish(now time.Time) {
+func (m *meter) finish(now moment) {
 	if m.phase == PhaseEnd || m.refuted {
 		return
 	}
@@ -238,7 +240,7 @@ func (m *meter) finish(now time.Time) {
 }
 
 // streams is told that an answer that was asked for whole comes piece by piece.
-func (m *meter) streams(now time.Time) {
+func (m *meter) streams(now moment) {
 	if !m.plain {
 		return
 	}
@@ -250,47 +252,47 @@ func (m *meter) streams(now time.Time) {
 }
 
 // over is told that the answer itself says that it is over.
-func (m *meter) over(now time.Time) {
+func (m *meter) over(now moment) {
 	m.refuted = false
 	m.finish(now)
 }
 
 // refused is told that the answer is an error whose body is being read.
-func (m *meter) refused(now time.Time) {
+func (m *meter) refused(now moment) {
 	m.sent(now)
 	m.begin(iEnd, now)
 }
 
 // pause is told that nobody is waiting for the answer right now.
-func (m *meter) pause(now time.Time) {
-	if m.paused.IsZero() {
+func (m *meter) pause(now moment) {
+	if m.paused == never {
 		m.paused = now
 	}
 }
 
 // resume is told that somebody waits again: the clocks have stood still.
-func (m *meter) resume(now time.Time) {
-	if m.paused.IsZero() {
+func (m *meter) resume(now moment) {
+	if m.paused == never {
 		return
 	}
 	away := now.Sub(m.paused)
-	m.paused = time.Time{}
+	m.paused = never
 	for i := range m.clocks {
-		if c := &m.clocks[i]; !c.since.IsZero() {
+		if c := &m.clocks[i]; c.since != never {
 			c.since = c.since.Add(away)
 		}
 	}
-	if !m.lastPing.IsZero() {
+	if m.lastPing != never {
 		m.lastPing = m.lastPing.Add(away)
 	}
 }
 
 // spent returns what the attempt has cost the call.
-func (m *meter) spent(now time.Time) time.Duration {
-	if !m.paused.IsZero() {
+func (m *meter) spent(now moment) time.Duration {
+	if m.paused != never {
 		now = m.paused
 	}
-	if since := m.clocks[iCall].since; !since.IsZero() {
+	if since := m.clocks[iCall].since; since != never {
 		return now.Sub(since)
 	}
 	return 0
@@ -301,12 +303,12 @@ var awaited = [...]int{iFirstOutput, iGap, iAttempt}
 
 // asks returns the clock that has run for long enough to look for evidence,
 // or -1.
-func (m *meter) asks(now time.Time) int {
-	if !m.paused.IsZero() || m.phase >= PhaseEnd {
+func (m *meter) asks(now moment) int {
+	if m.paused != never || m.phase >= PhaseEnd {
 		return -1
 	}
 	for _, i := range awaited {
-		if c := &m.clocks[i]; !c.since.IsZero() && m.evident(i) && now.Sub(c.since) >= askAfter {
+		if c := &m.clocks[i]; c.since != never && m.evident(i) && now.Sub(c.since) >= askAfter {
 			return i
 		}
 	}
@@ -322,16 +324,16 @@ const (
 )
 
 // hold is told that the server is known to be at work on this.
-func (m *meter) hold(now time.Time) {
+func (m *meter) hold(now moment) {
 	i := m.asks(now)
 	if i < 0 {
 		return
 	}
 	since := m.clocks[i].since.Add(askAfter)
-	if m.heldAt.After(since) {
+	if m.heldAt > since {
 		since = m.heldAt
 	}
-	if d := now.Sub(since); d > 0 && d <= holdFor && !m.clocks[iCall].since.IsZero() {
+	if d := now.Sub(since); d > 0 && d <= holdFor && m.clocks[iCall].since != never {
 		m.clocks[iCall].since = m.clocks[iCall].since.Add(d)
 	}
 	m.heldAt, m.heldUntil = now, now.Add(holdFor)
@@ -348,14 +350,14 @@ func (m *meter) limit(i int) time.Duration {
 }
 
 // due returns when check should next be called, or zero for never.
-func (m *meter) due() time.Time {
-	var at time.Time
-	if !m.paused.IsZero() {
+func (m *meter) due() moment {
+	at := never
+	if m.paused != never {
 		return at
 	}
 	for i := range m.clocks {
 		c, b := &m.clocks[i], &m.bounds[i]
-		if c.since.IsZero() {
+		if c.since == never {
 			continue
 		}
 		d := m.limit(i)
@@ -368,7 +370,7 @@ func (m *meter) due() time.Time {
 		if d <= 0 {
 			continue
 		}
-		if t := c.since.Add(d); at.IsZero() || t.Before(at) {
+		if t := c.since.Add(d); at == never || t < at {
 			at = t
 		}
 	}
@@ -389,22 +391,22 @@ type finding struct {
 }
 
 // check looks at the clocks.
-func (m *meter) check(now time.Time) (f finding) {
-	if !m.paused.IsZero() {
+func (m *meter) check(now moment) (f finding) {
+	if m.paused != never {
 		return f
 	}
-	var first time.Time
+	first := never
 	for i := range m.clocks {
 		c, b := &m.clocks[i], m.bounds[i]
-		if c.since.IsZero() {
+		if c.since == never {
 			continue
 		}
 		if d := m.limit(i); d > 0 {
-			if t := c.since.Add(d); !now.Before(t) && (f.out == nil || t.Before(first)) {
+			if t := c.since.Add(d); now >= t && (f.out == nil || t < first) {
 				f.out, first = &expiry{clock: clockNames[i], bound: d, phase: m.phase}, t
 			}
 		}
-		if b.suspect > 0 && !c.told && !now.Before(c.since.Add(b.suspect)) {
+		if b.suspect > 0 && !c.told && now >= c.since.Add(b.suspect) {
 			c.told = true
 			m.suspect = i
 			f.told = append(f.told, expiry{clock: clockNames[i], bound: b.suspect, phase: m.phase})

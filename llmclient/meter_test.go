@@ -46,12 +46,12 @@ func TestGrowthMovesDefaultsOnly(t *testing.T) {
 type step struct {
 	at    time.Duration
 	what  string
-	event func(*meter, time.Time)
+	event func(*meter, moment)
 }
 
 func TestMeter(t *testing.T) {
 	s, m := time.Second, time.Minute
-	read := func(m *meter, now time.Time) { m.read(1, now) }
+	read := func(m *meter, now moment) { m.read(1, now) }
 	tests := map[string]struct {
 		clocks Clocks
 		plain  bool
@@ -75,7 +75,7 @@ func TestMeter(t *testing.T) {
 			clock: ClockGap, at: 14 * m},
 		"Gap is short where nobody has a reason": {steps: []step{{0, "sent", (*meter).sent}, {m, "output", (*meter).output}}, clock: ClockGap, at: 3 * m},
 		"and long once reasoning is seen": {steps: []step{{0, "sent", (*meter).sent}, {m, "output", (*meter).output},
-			{m, "reasons", func(m *meter, _ time.Time) { m.reasons() }}}, clock: ClockGap, at: 11 * m},
+			{m, "reasons", func(m *meter, _ moment) { m.reasons() }}}, clock: ClockGap, at: 11 * m},
 		"two pings arm nothing": {steps: []step{{0, "sent", (*meter).sent}, {s, "ping", (*meter).ping}, {2 * s, "ping", (*meter).ping}},
 			clock: ClockFirstOutput, at: 10 * m},
 		"three do": {steps: []step{{0, "sent", (*meter).sent}, {20 * s, "ping", (*meter).ping}, {40 * s, "ping", (*meter).ping}, {60 * s, "ping", (*meter).ping}},
@@ -97,51 +97,49 @@ func TestMeter(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 			var m meter
 			tc.clocks.bounds(tc.load, &m.bounds)
-			m.start(start, tc.plain, true)
+			m.start(time.Now(), tc.plain, true)
 			for _, st := range tc.steps {
-				out := m.check(start.Add(st.at)).out
+				out := m.check(atStart.Add(st.at)).out
 				assert.Nil(t, out, "before %s at %v", st.what, st.at)
-				st.event(&m, start.Add(st.at))
+				st.event(&m, atStart.Add(st.at))
 			}
-			out := m.check(start.Add(tc.at - 1)).out
+			out := m.check(atStart.Add(tc.at - 1)).out
 			assert.Nil(t, out, "one nanosecond early")
-			out = m.check(start.Add(tc.at)).out
+			out = m.check(atStart.Add(tc.at)).out
 			if assert.NotNil(t, out) {
 				assert.Equal(t, tc.clock, out.clock)
 			}
-			for at := m.due(); at.Before(start.Add(tc.at)); at = m.due() {
+			for at := m.due(); at < atStart.Add(tc.at); at = m.due() {
 				// The suspicions and questions that come first.
 				if f := m.check(at); len(f.told) == 0 && !f.ask || f.out != nil {
-					t.Fatalf("due at %v, where nothing is", at.Sub(start))
+					t.Fatalf("due at %v, where nothing is", at.Sub(atStart))
 				}
 			}
-			assert.Equal(t, start.Add(tc.at), m.due(), "when to look again")
+			assert.Equal(t, atStart.Add(tc.at), m.due(), "when to look again")
 		})
 	}
 }
 
 func TestSuspicionIsToldOnceUntilTheClockBeginsAnew(t *testing.T) {
-	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	var c Clocks
 	var m meter
 	c.bounds(load{}, &m.bounds)
-	m.start(start, false, true)
-	m.sent(start)
-	told := m.check(start.Add(30*time.Second - 1)).told
+	m.start(time.Now(), false, true)
+	m.sent(atStart)
+	told := m.check(atStart.Add(30*time.Second - 1)).told
 	assert.Empty(t, told)
-	told = m.check(start.Add(30 * time.Second)).told
+	told = m.check(atStart.Add(30 * time.Second)).told
 	assert.Len(t, told, 1)
 	assert.Equal(t, iFirstOutput, m.suspect)
-	told = m.check(start.Add(time.Minute)).told
+	told = m.check(atStart.Add(time.Minute)).told
 	assert.Empty(t, told)
-	m.output(start.Add(time.Minute))
+	m.output(atStart.Add(time.Minute))
 	assert.Equal(t, -1, m.suspect)
-	told = m.check(start.Add(80 * time.Second)).told
+	told = m.check(atStart.Add(80 * time.Second)).told
 	assert.Len(t, told, 1)
-	m.output(start.Add(81 * time.Second))
-	told = m.check(start.Add(101 * time.Second)).told
+	m.output(atStart.Add(81 * time.Second))
+	told = m.check(atStart.Add(101 * time.Second)).told
 	assert.Len(t, told, 1, "a second gap is a second suspicion")
 }

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // passed is a request of an SDK above.
@@ -152,7 +151,7 @@ type told struct {
 }
 
 func (t told) Read(p []byte) (int, error) {
-	t.watch.tell(func(m *meter, now time.Time) {
+	t.watch.tell(func(m *meter, now moment) {
 		m.wrote(now)
 		m.pause(now)
 	})

@@ -220,7 +220,7 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 		cl.current, cl.phase, cl.since = nil, rec.Phase, now
 	}
 	cl.mu.Unlock()
-	cl.spent += m.spent(now)
+	cl.spent += m.spent(m.moment(now))
 	if e == nil {
 		var took time.Duration
 		if a.at.doubt.plainly {
@@ -228,8 +228,8 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 		}
 		cl.at.ep.succeeded(a.speaks, took)
 	}
-	if !m.firstOutput.IsZero() {
-		a.first = max(1, m.firstOutput.Sub(a.started))
+	if m.firstOutput != never {
+		a.first = max(1, m.firstOutput.Sub(atStart))
 	}
 	cl.lastOne.first, cl.lastOne.outputs = a.first, m.outputs
 	if e == nil && a.pass == nil {

@@ -27,7 +27,7 @@ func (t *tally) Read(p []byte) (int, error) {
 	}
 	if n > 0 {
 		t.n += int64(n)
-		t.a.watch.tell(func(m *meter, now time.Time) { m.read(n, now) })
+		t.a.watch.tell(func(m *meter, now moment) { m.read(n, now) })
 		t.a.at.ep.evidence.saw(time.Now())
 		if t.n > t.limit {
 			return 0, errAnswerTooLarge

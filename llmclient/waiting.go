@@ -25,8 +25,8 @@ func (c *Client) waiting(ep *endpoint, now time.Time) []waiter {
 		if out := a.watch.look(&w.m); out != nil {
 			continue
 		}
-		if w.clock = w.m.asks(now); w.clock >= 0 {
-			w.waited = now.Sub(w.m.clocks[w.clock].since)
+		if w.clock = w.m.asks(w.m.moment(now)); w.clock >= 0 {
+			w.waited = w.m.moment(now).Sub(w.m.clocks[w.clock].since)
 			list = append(list, w)
 		}
 	}

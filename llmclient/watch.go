@@ -40,14 +40,14 @@ func (w *watch) start(now time.Time, plain, traced bool) {
 const firstLook = 5 * time.Second
 
 // tell reports an event to the meter.
-func (w *watch) tell(event func(m *meter, now time.Time)) {
+func (w *watch) tell(event func(m *meter, now moment)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopped {
 		return
 	}
 	now := time.Now()
-	event(&w.m, now)
+	event(&w.m, w.m.moment(now))
 	w.armLocked(now)
 }
 
@@ -55,8 +55,8 @@ func (w *watch) armLocked(now time.Time) {
 	if w.stopped || w.expired != nil {
 		return
 	}
-	if at := w.m.due(); !at.IsZero() {
-		w.armAtLocked(now, at)
+	if at := w.m.due(); at != never {
+		w.armAtLocked(now, w.m.time(at))
 	}
 }
 
@@ -81,7 +81,7 @@ func (w *watch) fire() {
 	}
 	now := time.Now()
 	w.wake = time.Time{}
-	f := w.m.check(now)
+	f := w.m.check(w.m.moment(now))
 	w.expired = f.out
 	w.armLocked(now)
 	w.mu.Unlock()
