@@ -92,9 +92,9 @@ func (r *run) request() (*chat.Request, *Step) {
 	req.Messages = r.hist.view()
 	req.Tools = r.agent.offer
 	req.Restart = r.restarted
-	req.OnOutput = r.beat
+	req.OnOutput = r.output
 	if also := r.agent.cfg.Request.OnOutput; also != nil {
-		req.OnOutput = func() { r.beat(); also() }
+		req.OnOutput = func() { r.output(); also() }
 	}
 	step, _ := r.pressing()
 	press := r.ladder.pressure()
@@ -145,21 +145,14 @@ func (r *run) consult(ctx context.Context, req *chat.Request, q question) (reply
 	if err := r.flush(ctx); err != nil {
 		return reply{err: err, unsaved: err}, nil
 	}
-	if !g.troubles.gate(ctx, r) {
+	if !r.mayCall(ctx) {
 		return reply{err: ctx.Err()}, nil
 	}
-	if g.flights != nil {
-		r.does("waiting for its turn to call the model", ends)
-		if !g.flights.take(ctx, false) {
-			g.troubles.unprobe(r)
-			return reply{err: ctx.Err()}, nil
-		}
-		defer g.flights.give()
-	}
+	defer r.leavePlace()
 	r.does(q.doing, model)
 	began := time.Now()
-	call, done := r.stoppable(ctx)
-	defer done()
+	call, stop := r.stoppable(ctx, nil, model)
+	defer stop(nil)
 	ans, lost := guarded(call, r, inModel, func(ctx context.Context) reply {
 		ans := put(ctx, r.agent.cfg.Model, req)
 		if ans.err == nil {
@@ -170,12 +163,12 @@ func (r *run) consult(ctx context.Context, req *chat.Request, q question) (reply
 	if lost != nil {
 		r.lose(inModel, "", began, lost)
 	}
-	if stall := stallOf(call); stall != nil && ctx.Err() == nil && (lost != nil || ans.err != nil) {
+	if stall := r.pulse.endedFor(nil, call); stall != nil && ctx.Err() == nil && (lost != nil || ans.err != nil) {
 		ans, lost = reply{err: stall, retryable: true}, nil
 	}
 	switch {
 	case lost != nil:
-		g.troubles.unprobe(r)
+		g.troubles.neutral(r)
 		return ans, lost
 	case ans.err == nil:
 		g.answeredIn(time.Since(began))
@@ -185,13 +178,13 @@ func (r *run) consult(ctx context.Context, req *chat.Request, q question) (reply
 			r.keep(answerEntry(&ans, q.summary))
 		}
 	case ans.retryable && ans.after > parkAfter:
-		g.troubles.unprobe(r) // it names a time: that is no trouble to look into
+		g.troubles.neutral(r) // it names a time: that is no trouble to look into
 	case ans.retryable && ctx.Err() == nil:
 		ans.ofAll = g.troubles.fault(r, muted(ans.err), ans.after)
 	default:
-		g.troubles.unprobe(r)
+		g.troubles.neutral(r)
 	}
-	r.beat()
+	r.beat(nil)
 	return ans, nil
 }
 

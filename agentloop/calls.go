@@ -15,6 +15,8 @@ import (
 type toolCall struct {
 	chat.ToolCall       // as it stands in the history
 	tool          *Tool // nil if it must not run
+	of            *run
+	act           *act // what the watchdog sees of it
 
 	answered bool
 	text     string // the result, as the model will see it
@@ -35,6 +37,14 @@ type toolCall struct {
 // in names the tool in panics, abandonments and labels.
 func (c *toolCall) in() string { return "tool " + c.Name }
 
+// within returns the act of the call, or nil for none.
+func (c *toolCall) within() *act {
+	if c == nil {
+		return nil
+	}
+	return c.act
+}
+
 const wasStopped = "the agent was stopped"
 
 // skip answers the call without running it.
@@ -50,7 +60,7 @@ func (r *run) calls(ctx context.Context, calls, asked []chat.ToolCall, cut error
 	list := make([]toolCall, len(calls))
 	for i := range list {
 		c := &list[i]
-		c.ToolCall = calls[i]
+		c.ToolCall, c.of = calls[i], r
 		r.admit(c, asked[i].Arguments, cut)
 	}
 	fatal := r.waves(ctx, list)
@@ -224,9 +234,7 @@ func (r *run) wave(ctx context.Context, calls []*toolCall) {
 	agents := ctx // ends with the agent, not with the wave
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	r.callWith(stop)
-	defer r.callWith(nil)
-	r.does(r.doing(calls))
+	r.does(doing(calls), ends)
 
 	width := r.agent.cfg.ParallelTools
 	if width < 0 {

@@ -55,7 +55,7 @@ func (g *groupRun) all() []Result {
 // start starts the agents in order, each when it is its turn.
 func (g *groupRun) start(runs []*run, back chan<- numbered) {
 	for i, r := range runs {
-		if !g.turns.take(g.ctx, false) || g.ctx.Err() != nil || g.doom(r.name()) != nil {
+		if !g.turns.take(g.ctx, false, nil) || g.ctx.Err() != nil || g.doom(r.name()) != nil {
 			back <- numbered{i, r.neverStarted()}
 			continue
 		}
@@ -79,7 +79,7 @@ func (r *run) neverStarted() *Result {
 	res.Outcome = Cancelled
 	if cause == nil {
 		cause = g.cause()
-		res.Outcome = outcomeOf(g.ctx)
+		res.Outcome = g.outcome(g.ctx)
 	}
 	res.Err = fmt.Errorf("agentloop: agent %q %s: %w: %w", a.cfg.Name, res.Outcome, ErrNeverStarted, cause)
 	g.bus.emit(Event{Agent: a.cfg.Name, Kind: EventEnded, Outcome: res.Outcome, Err: res.Err})
@@ -93,7 +93,7 @@ func (r *run) leftBehind() *Result {
 		return r.neverStarted()
 	}
 	res := &Result{
-		Name: r.name(), Outcome: outcomeOf(r.group.ctx), Steps: o.steps, Missing: o.missing, Rounds: o.rounds,
+		Name: r.name(), Outcome: r.group.outcome(r.group.ctx), Steps: o.steps, Missing: o.missing, Rounds: o.rounds,
 		Messages: slices.Clone(o.messages), Started: o.started, Duration: time.Since(o.started), Stuck: r.pulse.state(),
 	}
 	why := r.group.cause()
@@ -120,7 +120,7 @@ func (r *run) leftBehind() *Result {
 func (g *groupRun) fill(rep *Report) {
 	g.mu.Lock()
 	g.over = true
-	rep.Children = g.children
+	rep.Children, rep.Explanations = g.children, g.said
 	g.mu.Unlock()
 	for _, list := range [][]Result{rep.Results, rep.Children} {
 		for i := range list {

@@ -59,6 +59,15 @@ func CancelAgents(ctx context.Context, cause error, names ...string) int {
 
 type callKey struct{}
 
+// callOf returns the call of a tool of the run's that ctx was given to, or nil:
+// what runs in a tool has the contexts of its own calls from that.
+func callOf(ctx context.Context, r *run) *toolCall {
+	if c, ok := ctx.Value(callKey{}).(*toolCall); ok && c.of == r {
+		return c
+	}
+	return nil
+}
+
 // CallID returns the id of the tool call with this context: the same one when a
 // run that was killed goes on and the call is made again, so that whoever is asked
 // to do something can tell that it is not to be done twice. It is unique within
@@ -82,8 +91,9 @@ func Progress(ctx context.Context, text string) {
 	if r == nil {
 		return
 	}
-	r.beat()
-	if c, ok := ctx.Value(callKey{}).(*toolCall); ok {
+	c := callOf(ctx, r)
+	r.beat(c.within())
+	if c != nil {
 		r.emit(Event{Kind: EventToolProgress, Tool: c.Name, CallID: c.ID, Text: text})
 	}
 }
@@ -94,6 +104,6 @@ func Progress(ctx context.Context, text string) {
 // the agent that called the tool.
 func Alive(ctx context.Context) {
 	if r := self(ctx); r != nil {
-		r.beat()
+		r.beat(callOf(ctx, r).within())
 	}
 }

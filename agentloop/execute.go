@@ -5,20 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
-// doing says what the wave does, and how much patience it needs.
-func (r *run) doing(calls []*toolCall) (what string, p patience) {
+// doing says what a wave does.
+func doing(calls []*toolCall) string {
 	list := make([]string, len(calls))
 	for i, c := range calls {
 		list[i] = c.Name
-		if r.deadline(c.tool) <= 0 {
-			p = usual
-		}
 	}
-	return "running " + strings.Join(list, ", "), p
+	return "running " + some(list)
 }
 
 func (r *run) deadline(t *Tool) time.Duration {
@@ -32,6 +28,8 @@ func (r *run) deadline(t *Tool) time.Duration {
 // the run. agents is the context of the agent: what a call came to is written down
 // also if the watchdog or another call of the wave has ended it.
 func (r *run) execute(agents, ctx context.Context, c *toolCall) {
+	r.pulse.runs(c)
+	defer r.pulse.ends(c.act)
 	if r.recorded(ctx, c) {
 		return
 	}
@@ -50,12 +48,8 @@ func (r *run) execute(agents, ctx context.Context, c *toolCall) {
 func (r *run) perform(ctx context.Context, c *toolCall) {
 	in := c.in()
 	limit := r.deadline(c.tool)
-	var own *DeadlineError
-	if limit > 0 {
-		var stop context.CancelFunc
-		ctx, stop, own = withLimit(ctx, in, limit, 0)
-		defer stop()
-	}
+	ctx, stop, own := r.bounds(ctx, c)
+	defer stop()
 	ctx = context.WithValue(ctx, callKey{}, c)
 	r.emit(Event{Kind: EventToolStarted, Tool: c.Name, CallID: c.ID})
 	c.began = time.Now()
@@ -81,7 +75,7 @@ func (r *run) perform(ctx context.Context, c *toolCall) {
 	e := Event{Kind: EventToolEnded, Tool: c.Name, CallID: c.ID, After: c.took, Err: got.err}
 	// Its own clock, by identity: a tool of the same name may be further out.
 	late := own != nil && expired(ctx) == own
-	stall := stallOf(ctx)
+	stall := r.pulse.endedFor(c.act, ctx)
 	switch {
 	case lost == nil && got.err == nil:
 		c.ok, c.text = true, got.text
@@ -112,5 +106,25 @@ func (r *run) perform(ctx context.Context, c *toolCall) {
 	}
 	c.text = bounded(c.text, r.agent.cfg.MaxResult)
 	r.emit(e)
-	r.beat()
+	r.beat(c.act)
+}
+
+// bounds returns the context of a call: with its deadline, or, if it has none,
+// with the patience of the watchdog, which may end it alone. own is not nil if
+// there is a deadline.
+func (r *run) bounds(ctx context.Context, c *toolCall) (_ context.Context, stop func(), own *DeadlineError) {
+	if limit := r.deadline(c.tool); limit > 0 {
+		r.pulse.waits(c.act, ends, nil)
+		return withLimit(ctx, c.in(), limit, 0)
+	}
+	ctx, end := r.stoppable(ctx, c.act, usual)
+	return ctx, func() { end(nil) }, nil
+}
+
+// stoppable returns a context for what an act waits for from now on. The watchdog
+// can end it alone if it may. A nil act is the main one.
+func (r *run) stoppable(ctx context.Context, a *act, p patience) (context.Context, context.CancelCauseFunc) {
+	ctx, stop := context.WithCancelCause(ctx)
+	r.pulse.waits(a, p, stop)
+	return ctx, stop
 }

@@ -25,8 +25,10 @@ type GroupConfig struct {
 
 	// InFlight is how many calls of models are under way at the same time, those
 	// of agents in tools included. No agent holds one of these places while it runs
-	// tools, waits for other agents or pauses, so none can lock others out. Zero or
-	// a negative value means no bound: the client may well have one.
+	// tools, waits for other agents or pauses, so none can lock others out; nor does a
+	// silent call to an endpoint that has answered later ones. A call that probes
+	// (Systemic) may be under way besides. Zero or a negative value means no bound:
+	// the client may well have one.
 	InFlight int
 
 	// Deadline bounds the whole run: Run returns at most 100 ms after it. Agents
@@ -78,6 +80,13 @@ type GroupConfig struct {
 	// OnStall is what is done about a stall after it was announced. Zero means
 	// nothing.
 	OnStall StallAction
+
+	// Explain, if not nil, says in a line what may be the matter, such as what the
+	// server is known to be busy with. It is asked when a stall or trouble of all is
+	// about to be announced, one call at a time; the line is in the error, the event
+	// and the report. What it says after 100 ms is not waited for, and if it panics
+	// there is no line.
+	Explain func() string
 
 	// Grace is how long tools and model calls may take to return after their
 	// context has ended, before they are abandoned. At the group's deadline it is

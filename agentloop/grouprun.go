@@ -68,21 +68,36 @@ type groupRun struct {
 	notes    chan *entry  // for the log of the run; nil without a journal
 	slowest  atomic.Int64 // nanoseconds of the slowest answered model call
 	stalls   atomic.Int64
+	asking   atomic.Bool  // Explain, which has not answered yet
 	calls    atomic.Int64 // of user code
 
 	mu       sync.Mutex
+	halted   error            // why the group has ended itself
 	over     bool             // all results are counted
 	runs     []*run           // those that have started, ended ones included
 	doomed   map[string]error // agents that were cancelled, by name
 	children []Result
+	said     []string // by Explain
 }
 
 func newGroupRun(cfg *GroupConfig) *groupRun {
 	g := &groupRun{cfg: cfg, bus: newBus(cfg), turns: newSlots(cfg.Parallel), flights: newSlots(cfg.InFlight)}
 	g.troubles = newTroubles(cfg)
 	g.troubles.emit, g.troubles.draws = g.bus.emit, (*run).random
-	g.troubles.stop = func(err error) { g.cancel(err) }
+	g.troubles.stop = g.halt
+	g.troubles.explain = func() string { return g.explain(g.ctx) }
 	return g
+}
+
+// halt ends the group for a reason of its own: agents end as Failed.
+func (g *groupRun) halt(cause error) {
+	g.mu.Lock()
+	if g.halted == nil {
+		g.halted = cause
+	}
+	cause = g.halted
+	g.mu.Unlock()
+	g.cancel(cause)
 }
 
 // left returns d, or what is left of it until the group has to be back.

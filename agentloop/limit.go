@@ -57,19 +57,28 @@ func pending(ctx context.Context) (*DeadlineError, time.Duration) {
 	return nil, 0
 }
 
-// outcomeOf names the end of an agent whose context has ended.
-func outcomeOf(ctx context.Context) Outcome {
-	if expired(ctx) != nil {
+// outcome names the end of an agent that had not begun when its context ended.
+// Like that of a run it goes by identity, not by errors.As: a caller's cause may be,
+// or wrap, what it likes.
+func (g *groupRun) outcome(ctx context.Context) Outcome {
+	g.mu.Lock()
+	halted := g.halted
+	g.mu.Unlock()
+	switch {
+	case expired(ctx) != nil:
 		return Exhausted
-	}
-	// By identity, not by errors.As: a caller's cause may wrap what it likes.
-	switch context.Cause(ctx).(type) {
-	case *SystemicError, *unopenedError:
+	case halted != nil && same(halted, context.Cause(ctx)):
 		return Failed
-	case *StallError:
-		return Stalled
 	}
 	return Cancelled
+}
+
+// outcome names the end of an agent whose context has ended.
+func (r *run) outcome(ctx context.Context) Outcome {
+	if stall, _ := r.cutBy().(*StallError); stall != nil && same(stall, context.Cause(ctx)) {
+		return Stalled
+	}
+	return r.group.outcome(ctx)
 }
 
 // hush hides from err that it matches the errors of contexts, unless it may do

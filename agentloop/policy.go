@@ -70,10 +70,13 @@ const (
 type StallError struct {
 	Silent time.Duration // without a sign of life
 	State  string        // what the agent did, and did before
+
+	// Explanation is what GroupConfig.Explain said about it.
+	Explanation string
 }
 
 func (e *StallError) Error() string {
-	return fmt.Sprintf("no sign of life for %v: %s", brief(e.Silent), e.State)
+	return explained(fmt.Sprintf("no sign of life for %v: %s", brief(e.Silent), e.State), e.Explanation)
 }
 
 // Timeout reports true.
@@ -147,9 +150,13 @@ type SystemicError struct {
 	Agents   int    // at work on it
 	Waiting  int    // of them, without a sign of life while they wait for the model
 	Failing  int    // of them, with calls that failed
+	Queued   int    // of them, without a place, since silent calls hold all (GroupConfig.InFlight)
 	Since    time.Time
 	Held     time.Duration // how long calls were held back, in the end
 	Err      error         // of the last call that failed, if one did
+
+	// Explanation is what GroupConfig.Explain said about it.
+	Explanation string
 }
 
 func (e *SystemicError) Error() string {
@@ -158,13 +165,16 @@ func (e *SystemicError) Error() string {
 		s += " from " + e.Endpoint
 	}
 	s += fmt.Sprintf(": of %d at work, %d wait without a sign of life and the calls of %d failed", e.Agents, e.Waiting, e.Failing)
+	if e.Queued > 0 {
+		s += fmt.Sprintf("; %d get no place, for the silent calls hold all", e.Queued)
+	}
 	if e.Held > 0 {
 		s += fmt.Sprintf("; calls were held back for %v", brief(e.Held))
 	}
 	if e.Err != nil {
 		s += "; the last said: " + e.Err.Error()
 	}
-	return s
+	return explained(s, e.Explanation)
 }
 
 // Unwrap returns Err.

@@ -24,6 +24,7 @@ func (r *run) openTape(ctx context.Context) *ending {
 		err  error
 	}
 	conversation := conversationID(r.agent.start)
+	defer r.pulse.aside(nil, "opening the journal", usual)()
 	began := time.Now()
 	got, lost := guarded(ctx, r, inJournal, func(context.Context) opened {
 		name := "agents/" + journal.Escape(r.name())
@@ -82,22 +83,27 @@ func (r *run) flush(ctx context.Context) error {
 	if !some {
 		return nil
 	}
-	return r.write(ctx, nil, "", false)
+	return r.write(ctx, nil, nil, false)
 }
 
 // put is write for entries that are rare, with the time.
 func (r *run) put(ctx context.Context, e *entry, sure bool) error {
 	e.Time = time.Now()
-	return r.write(ctx, e, e.ID, sure)
+	return r.write(ctx, e, nil, sure)
 }
 
 // write appends an entry, which may be nil, to the agent's log, behind what was
-// kept, and returns why it could not. If sure it is on the disk then. id is that
-// of the call that it is about.
-func (r *run) write(ctx context.Context, e any, id string, sure bool) error {
+// kept, and returns why it could not. If sure it is on the disk then. c is the
+// call that it is about, or nil.
+func (r *run) write(ctx context.Context, e any, c *toolCall, sure bool) error {
 	if r.tape == nil {
 		return nil
 	}
+	id := ""
+	if c != nil {
+		id = c.ID
+	}
+	defer r.pulse.aside(c.within(), "writing the journal", usual)() // a disk can hang
 	began := time.Now()
 	err, lost := guarded(ctx, r, inJournal, func(context.Context) error {
 		err := r.tape.append(e)
@@ -196,11 +202,8 @@ func (r *run) playTool(ctx context.Context, c *toolCall) {
 		return
 	}
 	in := c.in()
-	if limit := r.deadline(c.tool); limit > 0 {
-		var stop context.CancelFunc
-		ctx, stop, _ = withLimit(ctx, in, limit, 0)
-		defer stop()
-	}
+	ctx, stop, _ := r.bounds(ctx, c)
+	defer stop()
 	ctx = context.WithValue(ctx, callKey{}, c)
 	c.began = time.Now()
 	err, lost := guarded(ctx, r, in, func(ctx context.Context) error {
@@ -220,7 +223,7 @@ func (r *run) intend(ctx context.Context, c *toolCall) bool {
 	if r.tape == nil || c.tool.Effect == EffectNone {
 		return true
 	}
-	if err := r.write(ctx, &intentLine{entryIntent, time.Now(), r.tape.at, c.ID, c.Name}, c.ID, true); err != nil {
+	if err := r.write(ctx, &intentLine{entryIntent, time.Now(), r.tape.at, c.ID, c.Name}, c, true); err != nil {
 		c.skip("the journal cannot be written")
 		c.fatal, c.err = true, unsavedError(err)
 		return false
@@ -238,7 +241,7 @@ func (r *run) saveResult(ctx context.Context, c *toolCall, sure bool) {
 		Kind: entryResult, Time: time.Now(), Number: r.tape.at, ID: c.ID, Tool: c.Name, Text: c.text, OK: c.ok, Fatal: c.fatal,
 		Uncertain: c.uncertain, Took: c.took.Milliseconds(), Error: textOfErr(c.err),
 	}
-	if err := r.write(ctx, e, c.ID, sure); err != nil {
+	if err := r.write(ctx, e, c, sure); err != nil {
 		c.fatal, c.err = true, unsavedError(err)
 	}
 }

@@ -13,7 +13,6 @@ type reins struct {
 	stop context.CancelCauseFunc // the run; nil if it has ended or not begun
 	over bool                    // it has ended
 	by   error                   // the cause that it was stopped with
-	call context.CancelCauseFunc // what it waits for, if that can be stopped alone
 
 	running []running     // user code that has not returned
 	left    []Abandonment // user code that was left behind
@@ -80,28 +79,4 @@ func (r *run) cutBy() error {
 	r.reins.mu.Lock()
 	defer r.reins.mu.Unlock()
 	return r.reins.by
-}
-
-// stoppable returns a context for one call, which the watchdog can end alone
-// if it may.
-func (r *run) stoppable(ctx context.Context) (context.Context, func()) {
-	if r.group.cfg.OnStall != StallRetry {
-		return ctx, func() {}
-	}
-	ctx, stop := context.WithCancelCause(ctx)
-	r.callWith(stop)
-	return ctx, func() { r.callWith(nil); stop(nil) }
-}
-
-// callWith says how the call under way can be stopped alone.
-func (r *run) callWith(stop context.CancelCauseFunc) {
-	r.reins.mu.Lock()
-	defer r.reins.mu.Unlock()
-	r.reins.call = stop
-}
-
-// stallOf returns the stall for which the watchdog ended ctx, or nil.
-func stallOf(ctx context.Context) *StallError {
-	stall, _ := context.Cause(ctx).(*StallError)
-	return stall
 }

@@ -146,8 +146,12 @@ type Report struct {
 	// or the cause of the cancellation. Nil if each came to an end of its own.
 	Err error
 
-	// Stalls is how often the watchdog spoke.
+	// Stalls is how often the watchdog spoke: it counts what EventStalled tells.
 	Stalls int
+
+	// Explanations is what GroupConfig.Explain said, each line once, a hundred at
+	// most.
+	Explanations []string
 
 	// DroppedEvents is how many events OnEvent has not heard because it was too
 	// slow by far.

@@ -136,7 +136,7 @@ func (r *run) rest(ctx context.Context, n int, after time.Duration, err error, f
 	r.does("pausing after a fault of the model", ends)
 	if parked && !r.inside() {
 		r.group.turns.give()
-		defer func() { r.turnless = !r.group.turns.take(ctx, true) }()
+		defer func() { r.turnless = !r.group.turns.take(ctx, true, nil) }()
 	}
 	return r.sleep(ctx, d)
 }

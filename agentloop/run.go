@@ -22,6 +22,7 @@ type run struct {
 	group *groupRun
 	// parent is the run whose tool this one runs in, or nil.
 	parent *run
+	under  *act // what that does meanwhile; nil for the main thing
 
 	pulse   pulse                   // any goroutine
 	round   atomic.Int32            // the one under way, from 1; any goroutine
@@ -30,6 +31,7 @@ type run struct {
 	spent   expenses                // any goroutine
 	reins   reins                   // any goroutine
 	quiet   atomic.Bool             // it plays its journal; any goroutine
+	placed  atomic.Bool             // it holds one of the group's places in flight; any goroutine
 	tape    *tape                   // nil without a journal
 
 	hist    *history
@@ -77,7 +79,8 @@ func (r *run) startOver() {
 // thousand agents that wait each holds that much of a stack.
 func (r *run) run(ctx context.Context) *Result {
 	if r.parent = self(ctx); r.parent != nil {
-		r.parent.pulse.adopt(r)
+		r.under = callOf(ctx, r.parent).within()
+		r.parent.pulse.adopt(r, r.under)
 		defer r.parent.pulse.release(r)
 	}
 	outer := context.WithValue(ctx, runKey{}, r)

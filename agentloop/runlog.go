@@ -10,13 +10,6 @@ import (
 	"github.com/neverhang/neverhang/agentloop/journal"
 )
 
-// unopenedError is the cause of the end of a group whose journal cannot be
-// written.
-type unopenedError struct{ err error }
-
-func (e *unopenedError) Error() string { return unsavedError(e.err).Error() }
-func (e *unopenedError) Unwrap() error { return unsavedError(e.err) }
-
 // openJournal begins a stretch of the log of the run, or ends the group before
 // any agent has done anything.
 func (g *groupRun) openJournal() {
@@ -54,7 +47,7 @@ func (g *groupRun) openJournal() {
 		got.err = lost.err
 	}
 	if got.err != nil {
-		g.cancel(&unopenedError{got.err})
+		g.halt(unsavedError(got.err))
 		return
 	}
 	// Room for all that will ever be said: nobody waits for this log.

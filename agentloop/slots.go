@@ -22,9 +22,20 @@ func newSlots(n int) *slots {
 	return &slots{free: n}
 }
 
-// take waits for a slot, and reports false if ctx ended first. Who had one
-// before goes ahead of those that had none.
-func (s *slots) take(ctx context.Context, again bool) bool {
+// try takes a slot if one is free and nobody waits for it.
+func (s *slots) try() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.free == 0 {
+		return false
+	}
+	s.free--
+	return true
+}
+
+// take waits for a slot, and reports false if ctx ended or enough was closed first.
+// Who had one before goes ahead of those that had none.
+func (s *slots) take(ctx context.Context, again bool, enough <-chan struct{}) bool {
 	if s == nil {
 		return true
 	}
@@ -46,6 +57,7 @@ func (s *slots) take(ctx context.Context, again bool) bool {
 		if ctx.Err() == nil {
 			return true
 		}
+	case <-enough:
 	case <-ctx.Done():
 	}
 	s.mu.Lock()

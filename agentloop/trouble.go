@@ -8,13 +8,16 @@ import (
 
 // troubles watches for trouble that is not one agent's but an endpoint's.
 type troubles struct {
-	cfg   SystemicConfig
-	emit  func(Event)
-	stop  func(error) // ends the group
-	draws func(*run, context.Context) float64
+	cfg     SystemicConfig
+	emit    func(Event)
+	explain func() string
+	stop    func(error) // ends the group
+	draws   func(*run, context.Context) float64
 
 	// most is how many agents of the group's own are at work at the same time.
 	most int
+	// places is GroupConfig.InFlight, or 0.
+	places int
 
 	mu sync.Mutex
 	at map[string]*trouble // by endpoint
@@ -26,6 +29,9 @@ func newTroubles(cfg *GroupConfig) *troubles {
 	t := &troubles{cfg: cfg.Systemic, most: len(cfg.Agents), at: make(map[string]*trouble)}
 	if cfg.Parallel > 0 {
 		t.most = min(t.most, cfg.Parallel)
+	}
+	if t.places = max(0, cfg.InFlight); t.places > 0 {
+		t.most = min(t.most, t.places)
 	}
 	for _, a := range cfg.Agents {
 		t.of(a).left++
@@ -41,10 +47,14 @@ func newTroubles(cfg *GroupConfig) *troubles {
 //
 // Only answers count that say something of how the endpoint does by now.
 type trouble struct {
-	left    int               // agents of the group's own that have not ended
-	live    map[*run]struct{} // at work, not ended
-	waiting map[*run]struct{}
+	left    int                // agents of the group's own that have not ended
+	live    map[*run]struct{}  // at work, not ended
+	waiting map[*run]time.Time // since when
 	failing map[*run]struct{}
+	// queued wait for a place in flight: nobody knows how they would fare. True are
+	// those that are not failing, of which there are idle.
+	queued map[*run]bool
+	idle   int
 	// orphans wait as well, but calls that began no sooner were answered: what
 	// ails them may be their own. They count beside others only.
 	orphans map[*run]struct{}
@@ -54,7 +64,9 @@ type trouble struct {
 
 	told    *SystemicError // it is systemic, since
 	began   time.Time
-	probing *run // whose call is let through
+	probing *run          // whose call is let through
+	probed  time.Time     // since when
+	bear    time.Duration // how long it may be silent before another one is
 	next    time.Time
 	pause   time.Duration
 	held    int           // agents that wait
@@ -64,17 +76,30 @@ type trouble struct {
 const (
 	probePause    = time.Second
 	maxProbePause = time.Minute
+	// probeTime is how long the first probe may show no life before another one is
+	// let through; for each further one it is twice as long. What hangs may be the
+	// fate of that one call, and a slow server must not get more and more of them.
+	probeTime = 30 * time.Second
 	// spread is how far apart agents go on when an endpoint answers again.
 	spread    = 20 * time.Millisecond
 	maxSpread = 5 * time.Second
 )
 
+// closed is a channel that is.
+var closed = closedChan()
+
+func closedChan() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
 func (t *troubles) of(a *Agent) *trouble {
 	x := t.at[a.endpoint]
 	if x == nil {
 		x = &trouble{
-			live: make(map[*run]struct{}), waiting: make(map[*run]struct{}), failing: make(map[*run]struct{}),
-			orphans: make(map[*run]struct{}), change: make(chan struct{}),
+			live: make(map[*run]struct{}), waiting: make(map[*run]time.Time), failing: make(map[*run]struct{}),
+			orphans: make(map[*run]struct{}), queued: make(map[*run]bool), change: make(chan struct{}),
 		}
 		t.at[a.endpoint] = x
 	}
@@ -103,6 +128,7 @@ func (t *troubles) end(r *run) {
 	delete(x.waiting, r)
 	delete(x.failing, r)
 	delete(x.orphans, r)
+	x.queueLocked(r, false)
 	if x.probing == r {
 		x.probing = nil
 		x.wakeLocked()
@@ -112,15 +138,52 @@ func (t *troubles) end(r *run) {
 	t.act(told)
 }
 
-// silent notes an agent that waits for an answer without a sign of life.
+// silent notes an agent that waits for an answer without a sign of life. An
+// orphan holds no place in flight any more: the endpoint has forgotten it.
 func (t *troubles) silent(r *run, since time.Time) {
 	t.note(r, since, func(x *trouble) {
-		if x.latest.Before(since) {
-			x.waiting[r] = struct{}{}
-		} else {
+		switch {
+		case !r.pulse.silent(): // no longer
+		case x.latest.Before(since):
+			delete(x.failing, r)
+			x.waiting[r] = since
+		default:
+			delete(x.failing, r)
 			x.orphans[r] = struct{}{}
+			r.leavePlace()
 		}
 	})
+}
+
+// queue notes that an agent waits for a place in flight, or does no more. The
+// channel is closed when it is to come to the gate instead.
+func (t *troubles) queue(r *run, waits bool) (enough <-chan struct{}) {
+	t.mu.Lock()
+	x := t.of(r.agent)
+	_, live := x.live[r]
+	x.queueLocked(r, waits && live)
+	if t.cfg.Action == SystemicHold {
+		if enough = x.change; x.told != nil { // since it was at the gate
+			enough = closed
+		}
+	}
+	told := t.judgeLocked(x, r.agent.endpoint)
+	t.mu.Unlock()
+	t.act(told)
+	return enough
+}
+
+func (x *trouble) queueLocked(r *run, waits bool) {
+	if x.queued[r] {
+		x.idle--
+	}
+	delete(x.queued, r)
+	if waits {
+		_, failing := x.failing[r]
+		if x.queued[r] = !failing; !failing {
+			x.idle++
+		}
+	}
 }
 
 // fault notes a call that failed with a passing fault, and reports whether it
@@ -166,19 +229,26 @@ func (t *troubles) note(r *run, since time.Time, how func(*trouble)) (all bool) 
 
 // judgeLocked returns what there is to tell, once.
 func (t *troubles) judgeLocked(x *trouble, endpoint string) *SystemicError {
-	sure := len(x.waiting) + len(x.failing)
+	sure, queued := len(x.waiting)+len(x.failing), 0
+	// Those without a place are no sign of health, and of trouble only if what holds
+	// all the places is silent: then they get no answer either.
+	atWork := max(len(x.live)-x.idle, min(x.left, t.most))
+	if x.idle > 0 && len(x.waiting) >= t.places {
+		queued, atWork = x.idle, max(atWork, len(x.live))
+		sure += queued
+	}
 	n := sure + len(x.orphans)
-	atWork := max(len(x.live), min(x.left, t.most))
 	if x.told != nil || t.cfg.Share < 0 || sure < t.cfg.Min || float64(n) <= t.cfg.Share*float64(atWork) && n < atWork {
 		return nil
 	}
 	x.told = &SystemicError{
-		Endpoint: endpoint, Agents: atWork, Waiting: len(x.waiting) + len(x.orphans), Failing: len(x.failing), Since: x.since, Err: x.last,
+		Endpoint: endpoint, Agents: atWork, Waiting: len(x.waiting) + len(x.orphans), Failing: len(x.failing), Queued: queued, Since: x.since, Err: x.last,
 	}
-	x.began, x.pause = time.Now(), probePause
+	x.began, x.pause, x.bear = time.Now(), probePause, probeTime
 	if first := x.began.Add(x.pause); first.After(x.next) {
 		x.next = first
 	}
+	x.wakeLocked() // who waits for a place is to wait at the gate
 	return x.told
 }
 
@@ -187,7 +257,11 @@ func (t *troubles) act(told *SystemicError) {
 	if told == nil {
 		return
 	}
-	t.emit(Event{Kind: EventSystemic, Err: told})
+	why := t.explain()
+	t.mu.Lock()
+	told.Explanation = why
+	t.mu.Unlock()
+	t.emit(Event{Kind: EventSystemic, Text: why, Err: told})
 	if t.cfg.Action == SystemicStop {
 		t.stop(told)
 	}
@@ -208,6 +282,17 @@ func (t *troubles) answered(r *run, began time.Time) {
 	}
 	var told *SystemicError
 	if waited || !began.Before(x.since) {
+		for other, silent := range x.waiting {
+			if began.After(silent) { // the endpoint has passed it over
+				other.leavePlace()
+			}
+		}
+		for other := range x.failing {
+			if waits, some := x.queued[other]; some && !waits {
+				x.queued[other] = true
+				x.idle++
+			}
+		}
 		clear(x.waiting)
 		clear(x.failing)
 		clear(x.orphans)
@@ -223,22 +308,25 @@ func (t *troubles) answered(r *run, began time.Time) {
 	}
 }
 
-// unprobe notes that the call of an agent ended in a way that says nothing
+// neutral notes that the call of an agent ended in a way that says nothing
 // about the endpoint.
-func (t *troubles) unprobe(r *run) {
+func (t *troubles) neutral(r *run) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if x := t.of(r.agent); x.probing == r {
+	x := t.of(r.agent)
+	delete(x.waiting, r)
+	delete(x.orphans, r)
+	if x.probing == r {
 		x.probing = nil
 		x.wakeLocked()
 	}
 }
 
-// gate holds a call back while trouble is systemic. It reports false if ctx
-// ended first.
-func (t *troubles) gate(ctx context.Context, r *run) bool {
+// gate holds a call back while trouble is systemic. It reports false if ctx ended
+// first, and whether the call is the one that probes.
+func (t *troubles) gate(ctx context.Context, r *run) (ok, probes bool) {
 	if t.cfg.Action != SystemicHold || t.cfg.Share < 0 {
-		return true
+		return true, false
 	}
 	waited := false
 	for {
@@ -247,7 +335,7 @@ func (t *troubles) gate(ctx context.Context, r *run) bool {
 		if x.told == nil {
 			ahead := x.held
 			t.mu.Unlock()
-			return !waited || t.goOn(ctx, r, ahead)
+			return !waited || t.goOn(ctx, r, ahead), false
 		}
 		now := time.Now()
 		if held := now.Sub(x.began); t.cfg.Limit > 0 && held >= t.cfg.Limit {
@@ -256,19 +344,21 @@ func (t *troubles) gate(ctx context.Context, r *run) bool {
 			t.mu.Unlock()
 			t.stop(&told)
 			<-ctx.Done()
-			return false
+			return false, false
 		}
 		wait := time.Hour
 		if t.cfg.Limit > 0 {
 			wait = x.began.Add(t.cfg.Limit).Sub(now)
 		}
-		if x.probing == nil {
+		if late := x.lateLocked(now); x.probing == nil {
 			if !now.Before(x.next) {
-				x.probing = r
+				x.probing, x.probed = r, now
 				t.mu.Unlock()
-				return true
+				return true, true
 			}
 			wait = min(wait, x.next.Sub(now))
+		} else {
+			wait = min(wait, late.Sub(now))
 		}
 		if !waited {
 			waited = true
@@ -289,9 +379,27 @@ func (t *troubles) gate(ctx context.Context, r *run) bool {
 		x.held--
 		t.mu.Unlock()
 		if ctx.Err() != nil {
-			return false
+			return false, false
 		}
 	}
+}
+
+// lateLocked returns when the call that probes will have shown no life for as long
+// as it may. If that is now it goes on, but probes no more.
+func (x *trouble) lateLocked(now time.Time) time.Time {
+	if x.probing == nil {
+		return now
+	}
+	last := x.probing.pulse.lived()
+	if last.Before(x.probed) {
+		last = x.probed
+	}
+	late := last.Add(x.bear)
+	if !late.After(now) {
+		x.probing, x.next = nil, now
+		x.bear *= 2
+	}
+	return late
 }
 
 // goOn spreads those out who were held back.

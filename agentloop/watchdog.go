@@ -2,151 +2,109 @@ package agentloop
 
 import (
 	"context"
-	"fmt"
-	"sync"
 	"time"
 )
 
-// A patience says how long what an agent does may take without a sign of life.
-type patience int
-
-const (
-	ends  patience = iota // it ends by itself in time, like a tool with a deadline
-	usual                 // StallAfter
-	model                 // StallAfter, or more if the group's model is slow
-)
-
-// A pulse tells what an agent does, and when it last showed life: each change
-// of what it does is life, and so is a call of Alive.
-type pulse struct {
-	mu       sync.Mutex
-	doing    string
-	since    time.Time
-	before   string // what it did until then
-	took     time.Duration
-	life     time.Time
-	patience patience
-	told     bool // the watchdog has spoken since the last life
-
-	children map[*run]struct{} // agents that run inside its tools
+// A stalled act is one that shows no life for too long.
+type stalled struct {
+	*act
+	tool, id string
+	patience patience // that was exhausted
+	err      *StallError
 }
 
-// does notes what the agent does from now on.
-func (p *pulse) does(doing string, patience patience) {
-	now := time.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.doing != "" {
-		p.before, p.took = p.doing, now.Sub(p.since)
-	}
-	p.doing, p.since, p.life, p.patience, p.told = doing, now, now, patience, false
+// A glimpse is what the watchdog sees of an act.
+type glimpse struct {
+	act      *act
+	until    time.Time // when it will have been silent for as long as it may
+	children []*run    // that run in it
+	told     bool
 }
 
-// beat notes a sign of life, and reports whether there is any life left: code
-// that was left behind may go on calling Alive for ever.
-func (p *pulse) beat() bool {
-	now := time.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.life, p.told = now, false
-	return p.doing != ""
-}
-
-func (p *pulse) adopt(child *run) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.children == nil {
-		p.children = make(map[*run]struct{})
-	}
-	p.children[child] = struct{}{}
-}
-
-func (p *pulse) release(child *run) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.children, child)
-}
-
-// state says in words what the agent does, since when, and what it did before.
-func (p *pulse) state() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.stateLocked(time.Now())
-}
-
-func (p *pulse) stateLocked(now time.Time) string {
-	if p.doing == "" {
-		return ""
-	}
-	s := fmt.Sprintf("%s for %v", p.doing, brief(now.Sub(p.since)))
-	if p.before != "" {
-		s += fmt.Sprintf("; before that %s for %v", p.before, brief(p.took))
-	}
-	return s
-}
-
-// does notes what the agent does from now on.
-func (r *run) does(doing string, patience patience) {
-	r.pulse.does(doing, patience)
-	r.parent.beat()
-}
-
-// beat is a sign of life, of the agent and of those whose tool it runs in.
-func (r *run) beat() {
-	for r != nil && r.pulse.beat() {
-		r = r.parent
-	}
-}
-
-// silentAt returns when the agent will have shown no life for as long as it
-// may, if it shows none from now on. Children speak for their parents: one
-// that waits for its slow model, or runs a long tool within its deadline,
-// shows no life and is well.
-func (r *run) silentAt(now time.Time) time.Time {
-	window := r.group.window(usual)
+// glimpses looks at all that the agent does at the moment.
+func (r *run) glimpses(now time.Time, list []glimpse) []glimpse {
 	p := &r.pulse
 	p.mu.Lock()
-	at := p.life.Add(r.group.window(p.patience))
-	if p.doing == "" || p.patience == ends {
-		at = now.Add(window)
+	defer p.mu.Unlock()
+	acts := p.tools
+	if len(acts) == 0 {
+		var one [1]*act
+		acts = append(one[:0], &p.main)
 	}
-	children := make([]*run, 0, len(p.children))
-	for c := range p.children {
-		children = append(children, c)
-	}
-	p.mu.Unlock()
-	for _, c := range children {
-		if when := c.silentAt(now); when.After(at) {
-			at = when
+	for _, a := range acts {
+		s := glimpse{act: a, until: a.life.Add(r.group.window(a.patience)), told: a.told}
+		if p.main.doing == "" || a.patience == ends {
+			s.until = now.Add(r.group.window(usual))
 		}
+		for c, in := range p.children {
+			if in == a || in == nil && a == &p.main {
+				s.children = append(s.children, c)
+			}
+		}
+		list = append(list, s)
 	}
-	return at
+	return list
 }
 
-// stalled returns what the agent does and how long it has been silent, if that
-// is too long and was not told yet; if not, when to look again. Who waits for an
-// agent of the same group is not told of: that one is.
-func (r *run) stalled(now time.Time) (stall *StallError, p patience, next time.Time) {
-	if at := r.silentAt(now); at.After(now) {
-		return nil, 0, at
-	}
-	next = now.Add(r.group.window(usual))
-	pulse := &r.pulse
-	pulse.mu.Lock()
-	defer pulse.mu.Unlock()
-	if pulse.doing == "" || pulse.patience == ends || pulse.told {
-		return nil, 0, next
-	}
-	for c := range pulse.children {
-		if c.group == r.group {
-			return nil, 0, next
+// well returns until when an act is, if it shows no life from now on. Children
+// speak for it: one that waits for its slow model, or runs a long tool within its
+// deadline, shows no life and is well.
+func (s *glimpse) well(now time.Time) time.Time {
+	until := s.until
+	for _, c := range s.children {
+		var few [4]glimpse
+		for _, x := range c.glimpses(now, few[:0]) {
+			if at := x.well(now); at.After(until) {
+				until = at
+			}
 		}
 	}
-	if at := pulse.life.Add(r.group.window(pulse.patience)); at.After(now) { // it came to life just now
-		return nil, 0, at
+	return until
+}
+
+// stalled returns what the agent does that has been silent for too long and was
+// not told yet, and when to look again. What waits for an agent of the same group
+// is not told of: that agent is.
+func (r *run) stalled(now time.Time) (list []stalled, next time.Time) {
+	var few [4]glimpse
+	window := r.group.window(usual)
+	next = now.Add(window)
+	for _, s := range r.glimpses(now, few[:0]) {
+		until := s.well(now)
+		if until.After(now) {
+			if until.Before(next) {
+				next = until
+			}
+			continue
+		}
+		inner := false
+		for _, c := range s.children {
+			inner = inner || c.group == r.group
+		}
+		if s.told || inner {
+			continue
+		}
+		if x, yes := r.accuse(s.act, now); yes {
+			list = append(list, x)
+		}
 	}
-	pulse.told = true
-	return &StallError{Silent: now.Sub(pulse.life), State: pulse.stateLocked(now)}, pulse.patience, next
+	return list, next
+}
+
+// accuse marks an act as told of, unless it came to life just now.
+func (r *run) accuse(a *act, now time.Time) (stalled, bool) {
+	p := &r.pulse
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a.told || a.over || p.main.doing == "" || a.patience == ends || a.life.Add(r.group.window(a.patience)).After(now) {
+		return stalled{}, false
+	}
+	a.told = true
+	x := stalled{act: a, patience: a.patience, err: &StallError{Silent: now.Sub(a.life), State: p.stateLocked(a, now)}}
+	if a.call != nil {
+		x.tool, x.id = a.call.Name, a.call.ID
+	}
+	return x, true
 }
 
 // window is how long an agent of the group may show no life.
@@ -165,7 +123,7 @@ func (g *groupRun) window(p patience) time.Duration {
 	return w
 }
 
-// watch speaks once for each agent that shows no life for the window, and
+// watch speaks once for each thing that shows no life for the window, and
 // again only if it lived in between. First it speaks, then it acts.
 func (g *groupRun) watch(ctx context.Context) {
 	if g.cfg.StallAfter < 0 {
@@ -182,36 +140,67 @@ func (g *groupRun) watch(ctx context.Context) {
 		}
 		now := time.Now()
 		next := now.Add(window)
+		var all []stalled
+		var of []*run
 		for _, r := range g.started() {
-			stall, of, due := r.stalled(now)
-			if stall != nil {
-				g.stalls.Add(1)
-				r.emit(Event{Kind: EventStalled, Text: stall.State, After: stall.Silent, Err: stall})
-				if of == model {
-					g.troubles.silent(r, now.Add(-stall.Silent))
-				}
-				g.actOn(r, stall)
+			list, due := r.stalled(now)
+			for range list {
+				of = append(of, r)
 			}
+			all = append(all, list...)
 			if due.Before(next) {
 				next = due
 			}
 		}
+		if len(all) > 0 {
+			why := g.explain(ctx)
+			for i := range all {
+				all[i].err.Explanation = why
+				g.tell(of[i], &all[i], now)
+			}
+			for i := range all {
+				g.actOn(of[i], &all[i])
+			}
+		}
 		// Thousands of agents are not looked at for each of them alone.
-		timer.Reset(max(next.Sub(now), window/100))
+		timer.Reset(max(time.Until(next), window/100))
+	}
+}
+
+// tell announces a stall.
+func (g *groupRun) tell(r *run, s *stalled, now time.Time) {
+	g.stalls.Add(1)
+	r.emit(Event{
+		Kind: EventStalled, Tool: s.tool, CallID: s.id, Text: explained(s.err.State, s.err.Explanation), After: s.err.Silent, Err: s.err,
+	})
+	if s.patience == model {
+		g.troubles.silent(r, now.Add(-s.err.Silent))
 	}
 }
 
 // actOn does what the policy says about a stall.
-func (g *groupRun) actOn(r *run, stall *StallError) {
-	switch g.cfg.OnStall {
-	case StallRetry:
-		r.reins.mu.Lock()
-		call := r.reins.call
-		r.reins.mu.Unlock()
-		if call != nil {
-			call(stall)
-		}
-	case StallEnd:
-		r.cut(stall)
+func (g *groupRun) actOn(r *run, s *stalled) {
+	if g.cfg.OnStall == StallReport {
+		return
 	}
+	stop, still := r.pulse.condemn(s.act, s.err)
+	switch {
+	case !still:
+	case g.cfg.OnStall == StallEnd:
+		r.cut(s.err)
+	case stop != nil:
+		stop(s.err)
+	}
+}
+
+// condemn notes the stall for which an act is to be ended, and returns what ends
+// it alone, if anything does. It reports false if it has lived since it was told.
+func (p *pulse) condemn(a *act, stall *StallError) (stop context.CancelCauseFunc, still bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !a.told || a.over {
+		return nil, false
+	}
+	a.stall = stall
+	return a.stop, true
 }

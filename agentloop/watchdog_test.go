@@ -112,7 +112,7 @@ func TestToolsWithinTheirDeadlineAreNoStall(t *testing.T) {
 				if len(got) > 0 {
 					assert.Equal(t, "running slow for 5m0s; before that waiting for the model for 0s", events[0].Text)
 					assert.Equal(t, 5*time.Minute, events[0].After)
-					assert.Contains(t, log, `level=WARN msg="agentloop: stalled" agent=a round=1 waits="running slow`)
+					assert.Contains(t, log, `level=WARN msg="agentloop: stalled" agent=a round=1 tool=slow waits="running slow`)
 				}
 			})
 		})

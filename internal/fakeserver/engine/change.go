@@ -37,7 +37,8 @@ const (
 	Silent Kind = "silent"
 	// Unavailable answers new requests with 503.
 	Unavailable Kind = "unavailable"
-	// Lose takes Factor of the requests and forgets them.
+	// Lose takes Factor of the requests and forgets them. Each is decided on
+	// anew: one that is sent again may get through.
 	Lose Kind = "lose"
 	// OutOfQuota answers new requests with the 429 of a used up account.
 	OutOfQuota Kind = "out-of-quota"
@@ -49,13 +50,14 @@ const (
 	WedgeLong Kind = "wedge-long"
 	// RunawayLong answers prompts of more than N tokens without end.
 	RunawayLong Kind = "runaway-long"
-	// Runaway answers Factor of the requests without end.
+	// Runaway answers Factor of the requests without end. It goes by their
+	// content: the same one sent again gets the same.
 	Runaway Kind = "runaway"
 
 	// WedgeTransfer lets transfers wait that should begin or end; they fail
 	// when their time runs out.
 	WedgeTransfer Kind = "wedge-transfer"
-	// FailTransfer fails Factor of the transfers.
+	// FailTransfer fails Factor of the transfers, each decided on anew.
 	FailTransfer Kind = "fail-transfer"
 	// WedgeBootstrap lets no handshake between the two sides succeed.
 	WedgeBootstrap Kind = "wedge-bootstrap"

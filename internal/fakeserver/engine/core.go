@@ -30,6 +30,7 @@ type Core struct {
 
 	serial   uint64
 	live     int
+	arrivals map[uint64]uint64 // so far, of requests that are alike; nil if it decides nothing
 	requests bucket
 	tokens   bucket
 	record   Record
@@ -62,8 +63,11 @@ func NewCore(cfg Config) (*Core, error) {
 		if ch.Until != 0 {
 			c.queue.push(event{at: ch.Until, kind: changing, seq: uint64(i)})
 		}
-		if ch.Kind == Degrade {
+		switch ch.Kind {
+		case Degrade:
 			c.degrades = append(c.degrades, ch)
+		case Lose, FailTransfer:
+			c.arrivals = make(map[uint64]uint64)
 		}
 	}
 	c.weather = weatherAt(nil, 0)

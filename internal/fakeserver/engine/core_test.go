@@ -700,3 +700,63 @@ func TestWhatTheBooksShow(t *testing.T) {
 		assert.Equal(t, 100, st.CachedTokens)
 	})
 }
+
+// What is lost is a request, not a text: one that is sent again has a fate of
+// its own. What a model makes of a text does not change by sending it again.
+func TestARequestSentAgainHasAFateOfItsOwn(t *testing.T) {
+	const texts = 2000
+	// hit says of the texts which of their two requests a change hits.
+	hit := func(t *testing.T, kind engine.Kind, seed uint64, backwards bool) (first, again [texts]bool) {
+		cfg := exact()
+		cfg.Seed, cfg.Slots, cfg.Queue, cfg.Context = seed, 4*texts, -1, 30
+		cfg.Cost.PerSequence = -1
+		cfg.Changes = []engine.Change{{Kind: kind, Factor: 0.3}}
+		if kind == engine.FailTransfer {
+			cfg.Split = &engine.Split{Slots: 4 * texts, Queue: -1, Transfers: 4 * texts}
+		}
+		core, err := engine.NewCore(cfg)
+		require.NoError(t, err)
+		for round, bad := range []*[texts]bool{&first, &again} {
+			now := time.Duration(round) * time.Minute
+			core.Advance(now)
+			for i := range texts {
+				if backwards {
+					i = texts - 1 - i
+				}
+				bad[i] = true
+				core.Submit(now, engine.Request{Key: uint64(i), Output: 1, Prompt: []engine.Segment{{Key: uint64(i), Tokens: 5}}})
+			}
+			for _, out := range core.Advance(now + 30*time.Second) {
+				if out.End == engine.Stopped {
+					bad[out.Call.Key] = false
+				}
+			}
+		}
+		return first, again
+	}
+	for kind, anew := range map[engine.Kind]bool{engine.Lose: true, engine.FailTransfer: true, engine.Runaway: false} {
+		t.Run(string(kind), func(t *testing.T) {
+			first, again := hit(t, kind, 1, false)
+			n, both := 0, 0
+			for i := range texts {
+				if first[i] {
+					n++
+					if again[i] {
+						both++
+					}
+				}
+			}
+			assert.InDelta(t, 0.3, float64(n)/texts, 0.04)
+			if anew {
+				assert.InDelta(t, 0.3, float64(both)/float64(n), 0.08, "of those that were hit")
+			} else {
+				assert.Equal(t, n, both, "the same text gets the same")
+			}
+			f, a := hit(t, kind, 1, true)
+			assert.Equal(t, first, f, "however they were handed in")
+			assert.Equal(t, again, a)
+			f, _ = hit(t, kind, 2, false)
+			assert.NotEqual(t, first, f, "another seed")
+		})
+	}
+}

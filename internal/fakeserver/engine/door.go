@@ -16,7 +16,8 @@ func (c *Core) arrive(call *Call) {
 		return
 	}
 	c.front.Requests++
-	if w.silent || w.lose > 0 && c.luck(call, "lose") < w.lose {
+	c.count(call)
+	if w.silent || w.lose > 0 && c.fate(call, "lose") < w.lose {
 		call.phase = lost
 		c.front.Lost++
 		c.pass(call)

@@ -22,9 +22,24 @@ func hashText[T ~string | ~[]byte](s T) uint64 {
 }
 
 // luck returns a number from 0 up to 1 that belongs to the seed, the content
-// of a call and a purpose.
+// of a call and a purpose: what a model makes of a prompt, whenever it comes.
 func (c *Core) luck(call *Call, purpose string) float64 {
 	return unit(mix(c.cfg.Seed^mix(call.Key)) ^ hashText(purpose))
+}
+
+// fate is luck that a request sent again does not share with the first: what
+// loses one of them has not read it.
+func (c *Core) fate(call *Call, purpose string) float64 {
+	return unit(mix(c.cfg.Seed^mix(call.order+call.nth)) ^ hashText(purpose))
+}
+
+// count numbers the arrivals of requests that are alike, if that decides
+// anything.
+func (c *Core) count(call *Call) {
+	if c.arrivals != nil {
+		call.nth = c.arrivals[call.order]
+		c.arrivals[call.order]++
+	}
 }
 
 func unit(x uint64) float64 { return float64(mix(x)>>11) / (1 << 53) }

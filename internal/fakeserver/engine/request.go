@@ -81,6 +81,7 @@ type Call struct {
 
 	serial uint64 // of submission
 	order  uint64 // among what happens at the same moment
+	nth    uint64 // of the arrivals of requests like it, from 0
 	phase  phase
 	w      *worker // that holds it, if any
 	passed bool    // counts as under way in the router

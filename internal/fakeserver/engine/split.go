@@ -34,7 +34,7 @@ func (c *Core) endTransfer(call *Call) {
 	case c.weather.wedgeTransfer || c.weather.silent:
 		call.hung = true
 		return
-	case c.weather.failTransfer > 0 && c.luck(call, "transfer") < c.weather.failTransfer:
+	case c.weather.failTransfer > 0 && c.fate(call, "transfer") < c.weather.failTransfer:
 		c.failed(call)
 		return
 	}

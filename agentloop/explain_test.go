@@ -1,0 +1,95 @@
+package agentloop_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/neverhang/neverhang/agentloop"
+)
+
+// What Explain says is in the error, the event, the log and the report; what it
+// does instead of saying something harms nobody.
+func TestExplainSaysWhatMayBeTheMatter(t *testing.T) {
+	hang := make(chan struct{})
+	for name, c := range map[string]struct {
+		explain func() string
+		want    string
+		late    time.Duration
+	}{
+		"a line":        {func() string { return "decode idle, 12 requests in flight at prefill" }, "decode idle, 12 requests in flight at prefill", 0},
+		"several lines": {func() string { return " one\n\ttwo \n" }, "one two", 0},
+		"nothing":       {func() string { return "" }, "", 0},
+		"nobody":        {nil, "", 0},
+		"a panic":       {func() string { panic("no") }, "", 0},
+		"an exit":       {func() string { runtime.Goexit(); return "x" }, "", 0},
+		"just in time":  {func() string { time.Sleep(100*time.Millisecond - 1); return "x" }, "x", 100*time.Millisecond - 1},
+		"too late":      {func() string { time.Sleep(100*time.Millisecond + 1); return "x" }, "", 100 * time.Millisecond},
+		"never":         {func() string { <-hang; return "x" }, "", 100 * time.Millisecond},
+		"a book":        {func() string { return strings.Repeat("x", 5000) }, strings.Repeat("x", 1000) + "\n[cut: 1000 of 5000 bytes shown]", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hang = make(chan struct{})
+				defer time.Sleep(time.Second) // who was late comes to an end
+				defer close(hang)
+				start := time.Now()
+				events := map[agentloop.EventKind][]agentloop.Event{}
+				rep := runGroup(t, t.Context(), agentloop.GroupConfig{
+					Agents: many(t, 4, agentloop.Config{Model: agentloop.ModelFunc(silent)}), Explain: c.explain, OnStall: agentloop.StallEnd,
+					Systemic: agentloop.SystemicConfig{Action: agentloop.SystemicGoOn},
+					OnEvent:  func(e agentloop.Event) { events[e.Kind] = append(events[e.Kind], e) },
+				})
+				require.Len(t, events[agentloop.EventStalled], 4)
+				require.Len(t, events[agentloop.EventSystemic], 1)
+				for _, e := range events[agentloop.EventStalled] {
+					stall, ok := errors.AsType[*agentloop.StallError](e.Err)
+					require.True(t, ok)
+					assert.Equal(t, c.want, stall.Explanation)
+					assert.True(t, strings.HasSuffix(e.Text, c.want), e.Text)
+					assert.True(t, strings.HasSuffix(stall.Error(), c.want), stall)
+				}
+				all, ok := errors.AsType[*agentloop.SystemicError](events[agentloop.EventSystemic][0].Err)
+				require.True(t, ok)
+				if name != "never" { // it still hangs, and is not asked again
+					assert.Equal(t, c.want, all.Explanation)
+					assert.Equal(t, c.want, events[agentloop.EventSystemic][0].Text)
+				}
+				for _, r := range rep.Results {
+					assert.Equal(t, agentloop.Stalled, r.Outcome)
+					assert.True(t, strings.HasSuffix(r.Err.Error(), c.want), r.Err)
+				}
+				if c.want == "" {
+					assert.Empty(t, rep.Explanations)
+				} else {
+					assert.Equal(t, []string{c.want}, rep.Explanations)
+				}
+				assert.GreaterOrEqual(t, events[agentloop.EventStalled][0].Time.Sub(start), 5*time.Minute+c.late)
+				assert.Less(t, rep.Duration, 5*time.Minute+time.Second)
+			})
+		})
+	}
+}
+
+// The end of a group does not wait for an explanation.
+func TestTheEndDoesNotWaitForAnExplanation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		defer close(hang)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute+10*time.Millisecond)
+		defer cancel()
+		rep := runGroup(t, ctx, agentloop.GroupConfig{
+			Agents:  many(t, 4, agentloop.Config{Model: agentloop.ModelFunc(silent)}),
+			Explain: func() string { <-hang; return "" },
+		})
+		assert.Equal(t, 5*time.Minute+10*time.Millisecond, rep.Duration)
+		assert.Equal(t, 4, rep.Counts[agentloop.Cancelled])
+	})
+}
