@@ -5,38 +5,78 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/neverhang/neverhang/breaker"
 	"github.com/neverhang/neverhang/pacer"
 )
 
-// BenchmarkPermitAndPass is what a request pays for both, with nobody else
-// there.
-func BenchmarkPermitAndPass(b *testing.B) {
+// permitAndPass returns what a request does with both.
+func permitAndPass(t testing.TB) func() {
 	p, err := pacer.New(pacer.Config{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(t, err)
 	br, err := breaker.New(breaker.Config{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx := context.Background()
-	b.ReportAllocs()
-	for b.Loop() {
+	return func() {
 		permit, err := p.AcquireFor(ctx, pacer.Demand{Agent: "a"})
 		if err != nil {
-			b.Fatal(err)
+			t.Fatal(err)
 		}
 		pass, err := br.Acquire()
 		if err != nil {
-			b.Fatal(err)
+			t.Fatal(err)
 		}
 		pass.Done(breaker.Success)
 		permit.Done(pacer.Result{Outcome: pacer.Answered, Outputs: 100})
 	}
+}
+
+// BenchmarkPermitAndPass is what a request pays for both, with nobody else
+// there.
+func BenchmarkPermitAndPass(b *testing.B) {
+	once := permitAndPass(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		once()
+	}
+}
+
+// TestCost holds what a request pays for both against what it pays anywhere: for
+// a semaphore and for the time, measured side by side and in spells so short that
+// a busy machine leaves some of them alone.
+func TestCost(t *testing.T) {
+	sem := semaphore.NewWeighted(1)
+	ctx := context.Background()
+	spell := func(once func()) time.Duration {
+		began := time.Now()
+		for range 500 {
+			once()
+		}
+		return time.Since(began) / 500
+	}
+	both, base := time.Hour, time.Hour
+	once := permitAndPass(t)
+	for range 200 {
+		both = min(both, spell(once))
+		base = min(base, spell(func() {
+			if sem.Acquire(ctx, 1) == nil {
+				sem.Release(1)
+			}
+			_ = time.Now()
+		}))
+	}
+	allocs := testing.AllocsPerRun(1000, once)
+	t.Logf("a permit and a pass: %v and %v allocations; a semaphore and the time: %v", both, allocs, base)
+	assert.LessOrEqual(t, allocs, 2.0)
+	if raced {
+		return // then each access to memory has another price
+	}
+	assert.LessOrEqual(t, float64(both)/float64(base), 6.0, "%v, and %v for a semaphore and the time", both, base)
 }
 
 // BenchmarkCrowd is ten thousand goroutines on 16 permits, beside

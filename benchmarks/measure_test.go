@@ -146,6 +146,60 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// roomy is an engine that has room for everybody, and does not get slower.
+func roomy() engine.Config {
+	return engine.Config{Slots: 4096, Queue: -1, KVTokens: 1e8, Cost: engine.Cost{Step: 20 * time.Millisecond, PerSequence: -1}}
+}
+
+// faulty is 45 agents of whose tries a part comes to nothing, whatever the load.
+func faulty(part float64, kinds ...fault) load {
+	return load{agents: 45, until: 4 * time.Minute, faults: part, kinds: kinds}
+}
+
+// faultyEngines are those on which faults that have nothing to do with the load
+// are measured, with the fixed limits that are best there.
+var faultyEngines = []struct {
+	name   string
+	cfg    func(t *testing.T, seed uint64) engine.Config
+	limits []int
+}{
+	{"room for everybody", func(*testing.T, uint64) engine.Config { return roomy() }, []int{45}},
+	{"overload", func(t *testing.T, seed uint64) engine.Config { return setting(t, "overload", seed) }, []int{11, 16}},
+}
+
+// withFaults is what we do of the best fixed limit with some faults, on engines of
+// so many seeds.
+func withFaults(t *testing.T, l load, seeds int, limits []int, cfg func(t *testing.T, seed uint64) engine.Config) (of, worst float64) {
+	var got, want int
+	worst = math.Inf(1)
+	for seed := uint64(1); seed <= uint64(seeds); seed++ {
+		top := 0
+		for _, n := range limits {
+			top = max(top, play(t, cfg(t, seed), l.seeded(seed), fixedAt(n)).useful)
+		}
+		s := play(t, cfg(t, seed), l.seeded(seed), newOurs)
+		got, want = got+s.useful, want+top
+		worst = min(worst, float64(s.useful)/float64(top))
+	}
+	return float64(got) / float64(want), worst
+}
+
+// TestFaults: a third to a half of all tries hangs, breaks or is refused, whatever
+// the load. That is no reason to send less, and no reason to send too much.
+func TestFaults(t *testing.T) {
+	for _, e := range faultyEngines {
+		for what, l := range map[string]load{
+			"three in ten": faulty(0.3), "four in ten": faulty(0.4), "half": faulty(0.5),
+			"four in ten refused": faulty(0.4, busy), "four in ten hang": faulty(0.4, hung, stalled), "four in ten break": faulty(0.4, broken, reset),
+		} {
+			t.Run(e.name+", "+what, func(t *testing.T) {
+				of, worst := withFaults(t, l, 5, e.limits, e.cfg)
+				assert.GreaterOrEqual(t, of, 0.85, "of the best fixed limit; %.2f with the worst seed", worst)
+			})
+		}
+	}
+}
+
 // TestWithoutUs shows that the settings are hard: what comes of them with
 // nothing in between, or with retries only.
 func TestWithoutUs(t *testing.T) {
@@ -408,6 +462,12 @@ func incidents(t *testing.T, seeds int) string {
 	row("outage of a minute: goodput from 30 s after that, of that before", "%.2f", ofBefore)
 	row("outage for good (refusing, gone, silent): requests for each call, in four minutes", "%.2f", gone)
 	row("an account of two requests a second, told in headers: refusals in six minutes", "%d (a fixed limit: %d)", limited, without)
+	for _, e := range faultyEngines {
+		for _, part := range []float64{0.3, 0.5} {
+			of, worst := withFaults(t, faulty(part), seeds, e.limits, e.cfg)
+			row(fmt.Sprintf("%s, of whose tries %.0f %% hang, break or are refused at random: useful answers, of those with the best fixed limit (mean, worst)", e.name, 100*part), "%.2f, %.2f", of, worst)
+		}
+	}
 	row("fairness (Jain's index) of answers by half time, 64 and 1,000 agents", "%.3f", fairWork)
 	row("fairness of mean waits", "%.3f", fairWait)
 	return out.String()

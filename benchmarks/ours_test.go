@@ -23,6 +23,7 @@ type ours struct {
 	balance float64
 	at      time.Time
 	served  time.Time // when the latest try began that has given output
+	output  time.Time // when any has given output
 }
 
 func newOurs() guard {
@@ -76,6 +77,19 @@ func (g *ours) settleLocked() {
 	g.at = now
 }
 
+func (g *ours) heard() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.output = time.Now()
+}
+
+// serves reports whether there was output lately.
+func (g *ours) serves() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return time.Since(g.output) < 30*time.Second
+}
+
 type ourTrip struct {
 	guard  *ours
 	permit *pacer.Permit
@@ -91,13 +105,18 @@ func (t *ourTrip) First(after time.Duration) {
 	if t.began.After(t.guard.served) {
 		t.guard.served = t.began
 	}
+	t.guard.output = time.Now()
 }
 
 func (t *ourTrip) Heed(r *engine.Rates) {
 	t.guard.pacer.Heed(t.permit, pacer.Allowance{Remaining: r.RemainingRequests, Limit: r.LimitRequests, Reset: r.ResetRequests})
 }
 
-func (t *ourTrip) Output(pieces int) { t.permit.Output(pieces) }
+func (t *ourTrip) Output(pieces int) {
+	t.permit.Output(pieces)
+	t.pass.Progress()
+	t.guard.heard()
+}
 
 func (t *ourTrip) Leave(o engine.Outcome) {
 	r := pacer.Result{Outcome: pacer.Failed, Outputs: o.Tokens}
@@ -117,7 +136,9 @@ func (t *ourTrip) Leave(o engine.Outcome) {
 		}
 		t.guard.mu.Unlock()
 	case o.Result == engine.Refused, o.Result == engine.Unready:
-		r.Outcome = pacer.Refused
+		if t.guard.breaker.Stats().Failures <= 2 && t.guard.serves() {
+			r.Outcome = pacer.Refused // and is not out of order, where a refusal says nothing of load
+		}
 	case o.Result == engine.Limited, o.Result == engine.NoQuota:
 		r.Outcome, v = pacer.Throttled, breaker.Success
 		if o.RetryAfter > 0 {

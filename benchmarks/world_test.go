@@ -42,8 +42,23 @@ type load struct {
 	rest    time.Duration // after a call that came to nothing; zero means 1 s
 	prompt  int           // zero means 200 tokens
 	grow    int           // tokens that each call of a conversation of 20 adds
+	faults  float64       // the part of tries that comes to nothing, whatever the load
+	kinds   []fault       // nil means allFaults
 	seed    uint64
 }
+
+// A fault happens on the way to the engine, and back.
+type fault int
+
+const (
+	hung    fault = iota // it never gets there
+	stalled              // no more comes after some output
+	reset                // likewise, and the connection breaks
+	broken               // a 500
+	busy                 // a 503
+)
+
+var allFaults = []fault{hung, stalled, reset, broken, busy}
 
 // score is what came of a load.
 type score struct {
@@ -96,6 +111,8 @@ type ride struct {
 	entered time.Duration
 	trip    trip
 	end     chan engine.Outcome
+	fault   fault
+	after   int // pieces until the fault; zero: there is none
 
 	mu     sync.Mutex
 	over   bool
@@ -238,11 +255,25 @@ func (w *world) try(ctx context.Context, me, call, tries int, tr trip) engine.Ou
 	r.entered = time.Since(w.start)
 	req := w.request(me, call)
 	req.Key += uint64(tries - 1) // a model asked twice does not answer the same
-	c := w.core.Submit(r.entered, req)
-	c.Tag = r
+	lost := r.deal(req.Key)
+	var c *engine.Call
+	if !lost {
+		c = w.core.Submit(r.entered, req)
+		c.Tag = r
+	}
 	w.out.tries++
 	w.out.sent[min(int(r.entered/time.Second), len(w.out.sent)-1)]++
 	w.mu.Unlock()
+	abort := func() {
+		if c != nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.core.Abort(time.Since(w.start), c)
+		}
+	}
+	if lost && r.fault != hung {
+		time.AfterFunc(networkTime, func() { r.finish(r.fault.result()) })
+	}
 	select {
 	case w.poke <- struct{}{}:
 	default:
@@ -252,15 +283,14 @@ func (w *world) try(ctx context.Context, me, call, tries int, tr trip) engine.Ou
 	var o engine.Outcome
 	select {
 	case o = <-r.end:
+		if r.after > 0 {
+			abort()
+		}
 	case <-patience.C:
-		w.mu.Lock()
-		w.core.Abort(time.Since(w.start), c)
-		w.mu.Unlock()
+		abort()
 		o = r.leave(engine.Left)
 	case <-ctx.Done():
-		w.mu.Lock()
-		w.core.Abort(time.Since(w.start), c)
-		w.mu.Unlock()
+		abort()
 		o = r.leave(engine.Left)
 	}
 	switch o.Result {
@@ -268,7 +298,7 @@ func (w *world) try(ctx context.Context, me, call, tries int, tr trip) engine.Ou
 		o.RetryAfter = w.core.Config().RetryAfter
 		w.count(func(s *score) { s.refused++ })
 	case engine.Limited:
-		if rates := c.Rates(); rates != nil {
+		if rates := c.Rates(); rates != nil { // never of a fault
 			o.RetryAfter = rates.RetryAfter
 		}
 		w.count(func(s *score) { s.refused++ })
@@ -305,6 +335,13 @@ func (r *ride) hear(o engine.Output) {
 	if h, ok := r.trip.(heeder); ok && o.Taken && o.Call.Rates() != nil {
 		h.Heed(o.Call.Rates())
 	}
+	if r.after > 0 && r.pieces+o.Tokens >= r.after {
+		if r.fault == reset {
+			r.over = true
+			r.end <- r.outcome(o.At, engine.Broken)
+		}
+		return // and of what is stalled nothing more is heard
+	}
 	if o.Tokens > 0 {
 		r.pieces += o.Tokens
 		if r.first == 0 {
@@ -317,6 +354,49 @@ func (r *ride) hear(o engine.Output) {
 	if o.End != "" {
 		r.over = true
 		r.end <- r.outcome(o.At, o.End)
+	}
+}
+
+// networkTime is how long it takes to be told of a fault.
+const networkTime = 20 * time.Millisecond
+
+// deal deals a fault or none, and reports whether the engine will never hear of
+// the request.
+func (r *ride) deal(key uint64) (lost bool) {
+	w := r.world
+	if w.faults == 0 {
+		return false
+	}
+	luck := rand.New(rand.NewPCG(w.seed+1, key))
+	if luck.Float64() >= w.faults {
+		return false
+	}
+	kinds := w.kinds
+	if kinds == nil {
+		kinds = allFaults
+	}
+	r.fault = kinds[luck.IntN(len(kinds))]
+	if r.fault == stalled || r.fault == reset && luck.IntN(3) > 0 {
+		r.after = 2 + luck.IntN(40)
+		return false
+	}
+	return true
+}
+
+func (f fault) result() engine.Result {
+	if f == busy {
+		return engine.Refused
+	}
+	return engine.Broken
+}
+
+// finish ends it with a fault.
+func (r *ride) finish(how engine.Result) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		r.over = true
+		r.end <- r.outcome(time.Since(r.world.start), how)
 	}
 }
 

@@ -89,7 +89,7 @@ func (b *Breaker) Calm() bool {
 // Hurry tells an open breaker of a sign of life, for example that a health
 // check was answered. It takes back what failed trials have added to the
 // cool-down, so that the next trial comes Cooldown after the breaker opened, or
-// now. It does not close the breaker: that takes a call.
+// now, also if it was postponed. It does not close the breaker: that takes a call.
 func (b *Breaker) Hurry() {
 	b.mu.Lock()
 	defer b.unlock()
@@ -98,6 +98,22 @@ func (b *Breaker) Hurry() {
 	}
 	now := time.Now()
 	b.core.hurry(now)
+	b.armLocked(now)
+}
+
+// Postpone tells an open breaker that a trial would be in vain for now, for
+// example that a health check says the model is still loading. The next trial
+// comes no sooner than d from now, or Cooldown from now if that is less: who goes
+// on knowing better says so again. All of that puts off one trial by MaxPostpone
+// at most. A breaker that is closed or half-open it does not touch.
+func (b *Breaker) Postpone(d time.Duration) {
+	b.mu.Lock()
+	defer b.unlock()
+	if d <= 0 || b.core.state != Open {
+		return
+	}
+	now := time.Now()
+	b.core.postpone(now, d)
 	b.armLocked(now)
 }
 

@@ -126,8 +126,11 @@ func ok(names ...string) do     { return judge(breaker.Success, names...) }
 func fail(names ...string) do   { return judge(breaker.Failure, names...) }
 func ignore(names ...string) do { return judge(breaker.Ignored, names...) }
 func progress(who string) do    { return func(r *rig) { r.passes[who].Progress() } }
-func hurry(r *rig)              { r.b.Hurry() }
-func state(r *rig)              { r.note("is %s", r.b.State()) }
+func postpone(d time.Duration) do {
+	return func(r *rig) { r.b.Postpone(d) }
+}
+func hurry(r *rig) { r.b.Hurry() }
+func state(r *rig) { r.note("is %s", r.b.State()) }
 
 // tripping are n calls that fail, one after the other.
 func tripping(n int) do {
@@ -307,10 +310,12 @@ func TestBreaker(t *testing.T) {
 				"7s half-open to open: a trial made no headway for 2s", "7s a refused, open, retry in 8s", "15s " + half, "15s b on trial"},
 		},
 		"verdicts of calls from before it opened do not count": {
+			cfg:   breaker.Config{Failures: 5},
 			steps: []step{{0, call("a", "b", "c")}, {0, tripping(5)}, {1 * s, ok("a")}, {1 * s, state}, {5 * s, call("t")}, {6 * s, ok("b")}, {6 * s, fail("c")}, {6 * s, ok("t")}},
 			want:  []string{"0s " + opens, "1s is open", "5s " + half, "5s t on trial", "6s " + closes},
 		},
 		"verdicts of calls from before it opened do not count when it has closed": {
+			cfg:   breaker.Config{Failures: 5},
 			steps: []step{{0, call("a", "b", "c", "d", "e")}, {0, tripping(5)}, {5 * s, call("t")}, {5 * s, ok("t")}, {6 * s, fail("a", "b", "c", "d", "e")}, {6 * s, state}},
 			want:  []string{"0s " + opens, "5s " + half, "5s t on trial", "5s " + closes, "6s is closed"},
 		},
@@ -330,7 +335,115 @@ func TestBreaker(t *testing.T) {
 			cfg:   breaker.Config{Trials: 3},
 			steps: []step{{0, tripping(5)}, {5 * s, call("a", "b", "c")}, {6 * s, ok("a")}, {6 * s, fail("b")}, {7 * s, fail("c")}, {7 * s, call("d")}},
 			want: []string{"0s " + opens, "5s " + half, "5s a on trial", "5s b on trial", "5s c on trial",
-				"6s " + reopen, "7s d refused, open, retry in 9s"},
+				"6s " + reopen, "7s d refused, open, retry in 8s"},
+		},
+		"where four in ten fail a run of eight is chance, one of nine is not": {
+			steps: []step{{0, mixed("foofooffoo", 20)}, {0, tripping(8)}, {0, state}, {0, tripping(1)}, {0, state}},
+			want:  []string{"0s is closed", "0s closed to open: 9 failures in a row", "0s is open"},
+		},
+		"a number that was set is that number": {
+			cfg:   breaker.Config{Failures: 5},
+			steps: []step{{0, mixed("foofooffoo", 20)}, {0, tripping(5)}},
+			want:  []string{"0s " + opens},
+		},
+		"what failed a window ago makes no longer run": {
+			steps: []step{{0, mixed("foofooffoo", 20)}, {31 * s, tripping(5)}},
+			want:  []string{"31s " + opens},
+		},
+		"twenty in a row are enough wherever they are": {
+			steps: []step{{0, mixed("ffffoo", 100)}, {0, tripping(19)}, {0, state}, {0, tripping(1)}},
+			want:  []string{"0s is closed", "0s closed to open: 20 failures in a row"},
+		},
+		"failures that overtake calls may be quicker than answers are: four to each": {
+			steps: []step{{0, call("a", "b")}, {0, tripping(7)}, {0, state}, {0, tripping(1)}},
+			want:  []string{"0s is closed", "0s closed to open: 8 failures in a row"},
+		},
+		"calls that began after those that fail are no reason to wait": {
+			steps: []step{{0, call("a", "b", "c", "d", "e")}, {0, call("v", "w", "x", "y", "z")}, {30 * s, fail("a", "b", "c", "d", "e")}},
+			want:  []string{"30s " + opens},
+		},
+		"while a call makes headway others that fail do not open it": {
+			steps: []step{{0, call("a")}, {0, tripping(1)}, {1 * s, progress("a")}, {2 * s, tripping(18)}, {2 * s, state}, {3 * s, fail("a")}},
+			want:  []string{"2s is closed", "3s closed to open: 20 failures in a row"},
+		},
+		"headway from before the run is none": {
+			steps: []step{{0, call("a")}, {0, progress("a")}, {1 * s, tripping(5)}},
+			want:  []string{"1s " + opens},
+		},
+		"calls that make headway count for a rate as if they succeeded": {
+			cfg: breaker.Config{MinCalls: 10},
+			steps: []step{{0, call("a")}, {0, mixed("fffofffof", 1)}, {0, progress("a")}, {0, tripping(2)}, {0, state},
+				{0, fail("a")}},
+			want: []string{"0s is closed", "0s closed to open: 10 of 12 calls failed in 30s"},
+		},
+		"an opening that ended with the first trial may have been chance: the next takes more": {
+			steps: []step{{0, tripping(5)}, {5 * s, call("t")}, {5 * s, ok("t")}, {6 * s, tripping(10)}, {6 * s, state}, {6 * s, tripping(1)}},
+			want:  []string{"0s " + opens, "5s " + half, "5s t on trial", "5s " + closes, "6s is closed", "6s closed to open: 11 failures in a row"},
+		},
+		"and for five minutes": {
+			steps: []step{{0, tripping(5)}, {5 * s, call("t")}, {5 * s, ok("t")}, {300 * s, tripping(5)}},
+			want:  []string{"0s " + opens, "5s " + half, "5s t on trial", "5s " + closes, "5m0s " + opens},
+		},
+		"one that ended with a later trial was none": {
+			steps: []step{{0, tripping(5)}, {5 * s, tripping(1)}, {15 * s, call("t")}, {15 * s, ok("t")}, {16 * s, tripping(5)}},
+			want: []string{"0s " + opens, "5s " + half, "5s x on trial", "5s " + reopen, "15s " + half, "15s t on trial",
+				"15s " + closes, "16s " + opens},
+		},
+		"calls that outlive the opening make up for as many trials": {
+			cfg: breaker.Config{Failures: 5},
+			steps: []step{{0, call("a", "b")}, {0, tripping(5)}, {1 * s, ok("a", "b")}, {5 * s, tripping(1)}, {10 * s, tripping(1)},
+				{15 * s, tripping(1)}, {16 * s, call("c")}},
+			want: []string{"0s " + opens, "5s " + half, "5s x on trial", "5s " + reopen, "10s " + half, "10s x on trial", "10s " + reopen,
+				"15s " + half, "15s x on trial", "15s " + reopen, "16s c refused, open, retry in 9s"},
+		},
+		"the silence of a trial that fails is a part of the pause": {
+			steps: []step{{0, tripping(5)}, {5 * s, call("a")}, {9 * s, fail("a")}, {9 * s, call("b")}},
+			want:  []string{"0s " + opens, "5s " + half, "5s a on trial", "9s " + reopen, "9s b refused, open, retry in 6s"},
+		},
+		"but the pause is a plain one at least": {
+			steps: []step{{0, tripping(5)}, {5 * s, call("a")}, {14 * s, fail("a")}, {14 * s, call("b")}},
+			want:  []string{"0s " + opens, "5s " + half, "5s a on trial", "14s " + reopen, "14s b refused, open, retry in 5s"},
+		},
+		"and all of it after a silence as long": {
+			steps: []step{{0, tripping(5)}, {5 * s, call("a")}, {15 * s, fail("a")}, {15 * s, call("b")}},
+			want:  []string{"0s " + opens, "5s " + half, "5s a on trial", "15s " + reopen, "15s b refused, open, retry in 10s"},
+		},
+		"who knows better puts the trial off": {
+			steps: []step{{0, tripping(5)}, {4 * s, postpone(3 * s)}, {4 * s, call("a")}, {7*s - 1, call("b")}, {7 * s, call("c")}},
+			want: []string{"0s " + opens, "4s a refused, open, retry in 3s", "6.999999999s b refused, open, retry in 1ns",
+				"7s " + half, "7s c on trial"},
+		},
+		"by a cool-down at most, at a time": {
+			steps: []step{{0, tripping(5)}, {4 * s, postpone(time.Hour)}, {4 * s, call("a")}, {8 * s, postpone(time.Hour)}, {8 * s, call("b")}},
+			want:  []string{"0s " + opens, "4s a refused, open, retry in 5s", "8s b refused, open, retry in 5s"},
+		},
+		"by MaxPostpone in all": {
+			cfg:   breaker.Config{MaxPostpone: 4 * s},
+			steps: []step{{0, tripping(5)}, {4 * s, postpone(5 * s)}, {8 * s, postpone(5 * s)}, {9*s - 1, call("a")}, {9 * s, call("b")}},
+			want:  []string{"0s " + opens, "8.999999999s a refused, open, retry in 1ns", "9s " + half, "9s b on trial"},
+		},
+		"which begins anew with each opening": {
+			cfg: breaker.Config{MaxPostpone: 4 * s, MaxCooldown: -1},
+			steps: []step{{0, tripping(5)}, {4 * s, postpone(5 * s)}, {8 * s, postpone(5 * s)}, {9 * s, tripping(1)},
+				{13 * s, postpone(5 * s)}, {17 * s, postpone(5 * s)}, {17 * s, call("a")}},
+			want: []string{"0s " + opens, "9s " + half, "9s x on trial", "9s " + reopen, "17s a refused, open, retry in 1s"},
+		},
+		"and never shortens what is left": {
+			steps: []step{{0, tripping(5)}, {1 * s, postpone(2 * s)}, {1 * s, call("a")}},
+			want:  []string{"0s " + opens, "1s a refused, open, retry in 4s"},
+		},
+		"nothing puts off what is closed, or on trial, or over": {
+			steps: []step{{0, postpone(5 * s)}, {0, tripping(5)}, {5 * s, postpone(5 * s)}, {5 * s, call("a")}, {6 * s, postpone(5 * s)}, {6 * s, ok("a")}},
+			want:  []string{"0s " + opens, "5s " + half, "5s a on trial", "6s " + closes},
+		},
+		"nor for no time, nor if it must not": {
+			cfg:   breaker.Config{MaxPostpone: -1},
+			steps: []step{{0, tripping(5)}, {4 * s, postpone(0)}, {4 * s, postpone(-1)}, {4 * s, postpone(5 * s)}, {5 * s, call("a")}},
+			want:  []string{"0s " + opens, "5s " + half, "5s a on trial"},
+		},
+		"a sign of life takes back what was put off": {
+			steps: []step{{0, tripping(5)}, {4 * s, postpone(5 * s)}, {6 * s, hurry}, {6 * s, call("a")}},
+			want:  []string{"0s " + opens, "6s " + half, "6s a on trial"},
 		},
 		"a sign of life takes back what failed trials have added": {
 			steps: []step{{0, tripping(5)}, {5 * s, tripping(1)}, {7 * s, hurry}, {7 * s, call("a")}, {10 * s, call("b")}},

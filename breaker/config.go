@@ -10,10 +10,12 @@ import (
 
 const (
 	defaultFailures    = 5
+	mostFailures       = 20
 	defaultCooldown    = 5 * time.Second
 	defaultMaxCooldown = 30 * time.Second
 	defaultTrialLimit  = time.Minute
 	maxTrialGrowth     = 10
+	defaultPostpone    = 2 * time.Minute
 	defaultRate        = 0.8
 	defaultMinCalls    = 20
 	defaultWindow      = 30 * time.Second
@@ -27,7 +29,10 @@ type Config struct {
 	Name string
 
 	// Failures is the run of failed calls, with no success in between, that
-	// opens the breaker. Zero means 5; a negative value never opens it.
+	// opens the breaker. A negative value never opens it. Zero means 5, or up to
+	// 20 if it may be chance: if, going by the share of the last Window, such a
+	// run comes about more than once in ten thousand calls; if others are out
+	// that began before, a quarter as many; if others make headway meanwhile.
 	Failures int
 
 	// FailureRate is the share of the calls of the last Window that opens the
@@ -46,8 +51,9 @@ type Config struct {
 	Window time.Duration
 
 	// Cooldown is how long the breaker stays open before the first trial.
-	// It doubles with each trial that fails, up to MaxCooldown, and is as
-	// before when the breaker has closed. Zero means 5 s: outages of a model
+	// It doubles with each trial that fails, up to MaxCooldown, but for one
+	// trial for each call, up to three, that has succeeded since it opened, and
+	// is as before when the breaker has closed. Zero means 5 s: outages of a model
 	// endpoint are mostly restarts of a few seconds, for which a long first
 	// pause costs more than one request in five seconds does.
 	Cooldown time.Duration
@@ -56,6 +62,11 @@ type Config struct {
 	// long outage is noticed. Zero means 30 s, or Cooldown if that is longer;
 	// a negative value keeps Cooldown from growing.
 	MaxCooldown time.Duration
+
+	// MaxPostpone bounds by how much [Breaker.Postpone] puts off one trial, in
+	// all. After that it goes, whatever a health check may say. Zero means
+	// 2 minutes; with a negative value nothing is put off.
+	MaxPostpone time.Duration
 
 	// Trials is how many calls a half-open breaker lets through at once, and
 	// how many of them must succeed, with no failure, to close it. Zero
@@ -99,7 +110,8 @@ func New(cfg Config) (*Breaker, error) {
 		return nil, fmt.Errorf("breaker: Trials is %d, want 0 for the default of 1, or 1 to %d",
 			cfg.Trials, uint32(math.MaxUint32))
 	}
-	if cfg.Failures == 0 {
+	lucky := cfg.Failures == 0
+	if lucky {
 		cfg.Failures = defaultFailures
 	}
 	switch {
@@ -117,6 +129,10 @@ func New(cfg Config) (*Breaker, error) {
 	if cfg.Cooldown == 0 {
 		cfg.Cooldown = defaultCooldown
 	}
+	if cfg.MaxPostpone == 0 {
+		cfg.MaxPostpone = defaultPostpone
+	}
+	cfg.MaxPostpone = max(cfg.MaxPostpone, 0)
 	if cfg.TrialLimit == 0 {
 		cfg.TrialLimit = defaultTrialLimit
 	}
@@ -134,6 +150,7 @@ func New(cfg Config) (*Breaker, error) {
 
 	b := &Breaker{onChange: cfg.OnChange}
 	b.core.init(cfg)
+	b.core.luck.on = lucky
 	return b, nil
 }
 

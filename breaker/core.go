@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
@@ -12,10 +13,13 @@ import (
 // core is the breaker without its clock and its lock: each method is one step
 // at the time now. It puts on top of the counter what that lacks:
 //
-//	closed     Failures in a row, or a FailureRate      → open
+//	closed     Failures in a row, beyond chance, or a
+//	           FailureRate                              → open
 //	open       the cool-down is over                    → half-open
+//	           a trial would be in vain (Postpone)      open for longer
 //	half-open  as many successes as Trials              → closed
-//	           a trial failed                           → open, for twice as long
+//	           a trial failed                           → open, for twice as long, with what
+//	                                                      it was silent as a part of that
 //	           a trial is overdue, its silence shorter
 //	           than the cool-down would have been       → open, for the rest of it
 //	           a trial is overdue otherwise             the next may start
@@ -35,6 +39,7 @@ type core struct {
 	row        int       // closed: failures in a row
 	opened     time.Time // open: since when
 	retry      time.Time // open: until when
+	latest     time.Time // open: until when it may be postponed
 	failed     int       // trials that failed since it was closed
 	writtenOff int       // those of them that were overdue
 	trials     []*Pass   // half-open: those out
@@ -42,6 +47,14 @@ type core struct {
 	changes    []Change // not told yet
 
 	window window
+	luck   luck
+
+	runs  uint32        // runs of failures so far, with luck on
+	run   atomic.Uint32 // the number of the one that is on; zero: none is
+	signs int           // calls still out that have made headway since it began
+	order order         // of the calls that are out, with luck on
+
+	outlived int // open, half-open: calls of before that have succeeded since, up to fewOutlived
 
 	line line
 	next time.Time // when to look at the line again, at the latest; zero: nobody waits
@@ -50,6 +63,7 @@ type core struct {
 	step struct {
 		now, from time.Time // from: when the cool-down begins
 		why       string
+		number    int64 // of the call that ended
 	}
 }
 
@@ -61,12 +75,12 @@ func (c *core) init(cfg Config) {
 
 // trip decides whether to open, while closed, after a failure. It is called by
 // the counter, as turn is.
-func (c *core) trip(n gobreaker.Counts) bool {
-	if c.Failures > 0 && int64(n.ConsecutiveFailures) >= int64(c.Failures) {
-		c.step.why = fmt.Sprintf("%d failures in a row", c.Failures)
+func (c *core) trip(gobreaker.Counts) bool {
+	if c.Failures > 0 && c.row >= c.Failures && (!c.luck.on || c.beyondChance()) {
+		c.step.why = fmt.Sprintf("%d failures in a row", c.row)
 		return true
 	}
-	if calls, fails := c.window.sum(c.step.now); c.rates() && calls >= c.MinCalls && float64(fails) >= c.FailureRate*float64(calls) {
+	if calls, fails := c.window.sum(c.step.now); c.FailureRate > 0 && calls >= c.MinCalls && float64(fails) >= c.FailureRate*float64(calls+c.signs) {
 		c.step.why = fmt.Sprintf("%d of %d calls failed in %v", fails, calls, c.Window)
 		return true
 	}
@@ -74,7 +88,16 @@ func (c *core) trip(n gobreaker.Counts) bool {
 }
 
 // rates reports whether the window is looked at.
-func (c *core) rates() bool { return c.FailureRate > 0 }
+func (c *core) rates() bool { return c.FailureRate > 0 || c.luck.on }
+
+// beyondChance reports whether chance alone would hardly bring the run of failures
+// that is on. Failures are often quicker than answers: calls which are still out
+// and began before those that failed may be the ones that succeed.
+func (c *core) beyondChance() bool {
+	calls, fails := c.window.sum(c.step.now)
+	enough := c.luck.run(c.step.now, calls-c.row, fails-c.row)
+	return c.row >= mostFailures || c.row >= enough && c.signs == 0 && c.row >= manyToOne*c.order.before(c.step.number)
+}
 
 // turn follows the counter into another state.
 func (c *core) turn(_, to gobreaker.State) {
@@ -82,17 +105,21 @@ func (c *core) turn(_, to gobreaker.State) {
 	c.state = c.last.To
 	c.trials = nil
 	c.epoch++
-	c.row = 0
+	c.order.clear()
+	c.endRun()
 	c.window.clear()
 	c.line.turned(c.step.now)
 	switch c.state {
 	case Open:
+		c.luck.keep(c.step.now)
 		c.opened = c.step.now
 		c.retry = c.step.from.Add(c.cooldown())
+		c.latest = c.retry.Add(c.MaxPostpone)
 		c.last.Retry = c.retry
 		c.refuseUnfit(c.step.now)
 	case Closed:
-		c.failed, c.writtenOff = 0, 0
+		c.luck.closed(c.failed == 0)
+		c.failed, c.writtenOff, c.outlived = 0, 0, 0
 	}
 	c.changes = append(c.changes, c.last)
 }
@@ -116,11 +143,39 @@ func (c *core) tell(v Verdict, now, from time.Time, why string) {
 	c.step.now, c.step.from, c.step.why = now, from, why
 	switch {
 	case v == Failure:
-		c.row++
+		if c.row++; c.row == 1 && c.luck.on && c.state == Closed {
+			c.runs++
+			c.run.Store(max(c.runs, 1))
+		}
 		_, _ = c.counter.Execute(failed)
 	case v == Success && (c.state != Closed || c.row > 0):
-		c.row = 0
+		c.endRun()
 		_, _ = c.counter.Execute(succeeded)
+	}
+}
+
+func (c *core) endRun() {
+	c.row, c.signs = 0, 0
+	c.run.Store(0)
+}
+
+// sign is told that the call p has made headway in the run of that number.
+// While calls are on their way an endpoint is not dead, however many others fail:
+// failures are often quicker than answers.
+func (c *core) sign(p *Pass, run uint32) {
+	if !p.settled && p.epoch == c.epoch && run == c.run.Load() && p.sign.Swap(run) != run {
+		c.signs++
+	}
+}
+
+// ended is told that p has ended.
+func (c *core) ended(p *Pass) {
+	if p.epoch != c.epoch {
+		return
+	}
+	c.order.end(p.number)
+	if run := p.sign.Load(); run != 0 && run == c.run.Load() {
+		c.signs--
 	}
 }
 
@@ -176,6 +231,9 @@ func (c *core) acquire(b *Breaker, now time.Time) (*Pass, error) {
 		return nil, c.refusal(now, c.overdue())
 	}
 	p := &Pass{breaker: b, epoch: c.epoch}
+	if c.luck.on {
+		p.number = c.order.begin()
+	}
 	if c.state == HalfOpen {
 		p.trial, p.heard, p.limit = true, now, c.trialLimit()
 		c.trials = append(c.trials, p)
@@ -210,9 +268,12 @@ func (c *core) succeed(p *Pass) (done bool) {
 func (c *core) judge(now time.Time, p *Pass, v Verdict) {
 	c.advance(now)
 	if p.settled || p.epoch != c.epoch {
+		if v == Success && !p.trial && c.state != Closed {
+			c.outlived = min(c.outlived+1, fewOutlived)
+		}
 		return
 	}
-	why := "" // trip says it
+	from, why := now, "" // trip says it
 	if v == Success && c.state == Closed {
 		c.window.settle(now)
 	}
@@ -223,14 +284,33 @@ func (c *core) judge(now time.Time, p *Pass, v Verdict) {
 		c.drop(p)
 		switch v {
 		case Failure:
-			c.failed++
+			if c.outlived > 0 {
+				c.outlived-- // it is not all gone
+			} else {
+				c.failed++
+			}
 			why = "a trial failed"
+			from = c.rested(now, p.heard)
 		case Success:
 			why = "trials succeeded"
 		}
 	}
-	c.tell(v, now, now, why)
+	c.step.number = p.number
+	c.tell(v, now, from, why)
 	c.letGo(now)
+}
+
+// rested is when the cool-down after a failed trial begins that was last heard of
+// at a time. A short silence was a part of the pause for the endpoint already, up
+// to a plain Cooldown, so that trials which hang for as long begin a cool-down
+// apart and not more. One that hung for longer than a cool-down is followed by all
+// of another.
+func (c *core) rested(now, heard time.Time) time.Time {
+	silence, pause := now.Sub(heard), c.cooldown()
+	if silence >= pause {
+		return now
+	}
+	return now.Add(-min(silence, c.Cooldown, pause-c.Cooldown))
 }
 
 // progress hears of headway of the trial p.
@@ -245,6 +325,24 @@ func (c *core) hurry(now time.Time) {
 		c.retry = at
 	}
 	c.advance(now)
+}
+
+// postpone lengthens a cool-down so that it ends no sooner than d from now, or a
+// plain Cooldown from now if that is less.
+func (c *core) postpone(now time.Time, d time.Duration) {
+	c.advance(now)
+	if c.state != Open {
+		return
+	}
+	at := now.Add(min(d, c.Cooldown))
+	if at.After(c.latest) {
+		at = c.latest
+	}
+	if at.After(c.retry) {
+		c.retry = at
+		c.refuseUnfit(now)
+		c.letGo(now)
+	}
 }
 
 // overdue is when the first of the trials out will be written off.

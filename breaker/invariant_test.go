@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -28,10 +29,14 @@ func runInvariants(t *testing.T, rnd *rand.Rand) {
 		Failures: 1 + rnd.IntN(6), Trials: 1 + rnd.IntN(3), MinCalls: 3 + rnd.IntN(10),
 		Cooldown: time.Duration(1+rnd.IntN(5000)) * time.Millisecond, TrialLimit: time.Duration(1+rnd.IntN(20)) * time.Second,
 	}
-	if rnd.IntN(3) == 0 {
+	switch rnd.IntN(4) {
+	case 0:
 		cfg.Failures = -1
 		cfg.FailureRate = rnd.Float64()
+	case 1:
+		cfg.Failures = 0
 	}
+	cfg.MaxPostpone = time.Duration(rnd.IntN(5000)) * time.Millisecond
 	b, err := New(cfg)
 	require.NoError(t, err)
 	c := &b.core
@@ -42,13 +47,27 @@ func runInvariants(t *testing.T, rnd *rand.Rand) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		require.LessOrEqual(t, len(c.trials), c.Trials, "trials out")
+		signs, waiting := 0, 0
+		for _, p := range out {
+			if !p.settled && p.epoch == c.epoch && !p.trial {
+				if run := c.run.Load(); run != 0 && p.sign.Load() == run {
+					signs++
+				}
+				waiting++
+			}
+		}
+		require.Equal(t, signs, c.signs, "calls that make headway")
+		if c.luck.on && c.state == Closed {
+			require.Equal(t, waiting, c.order.before(math.MaxInt64), "calls out")
+			require.Less(t, c.row, mostFailures, "failures in a row, and still closed")
+		}
 		require.Equal(t, c.line.waiting.Len(), len(slices.DeleteFunc(slices.Clone(line), func(w *waiter) bool { return w.place == nil })))
 		if c.line.waiting.Len() > 0 {
 			require.False(t, c.next.IsZero(), "somebody waits for nothing, %s", c.state)
 		}
 		if c.state == Open {
 			require.True(t, c.retry.After(c.opened), "an open breaker that is open for no time")
-			require.LessOrEqual(t, c.retry.Sub(c.opened), c.MaxCooldown)
+			require.LessOrEqual(t, c.retry.Sub(c.opened), c.MaxCooldown+c.MaxPostpone)
 		}
 	}
 	acquire := func() {
@@ -83,6 +102,14 @@ func runInvariants(t *testing.T, rnd *rand.Rand) {
 				out[rnd.IntN(len(out))].Progress()
 			}
 		case 7:
+			if rnd.IntN(3) == 0 {
+				b.Postpone(time.Duration(rnd.IntN(10_000)) * time.Millisecond)
+				break
+			}
+			if rnd.IntN(3) == 0 {
+				b.Hurry()
+				break
+			}
 			b.mu.Lock()
 			w, err := c.wait(time.Now(), time.Time{})
 			b.mu.Unlock()

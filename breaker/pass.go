@@ -1,13 +1,18 @@
 package breaker
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // A Pass lets one call through. The first call of Done settles it; it may be
 // used from any goroutine.
 type Pass struct {
 	breaker *Breaker
 	trial   bool
-	epoch   int // of the core, when it was let through
+	epoch   int           // of the core, when it was let through
+	number  int64         // among the calls of the epoch; zero: nobody asked
+	sign    atomic.Uint32 // the run of failures in which it last made headway
 
 	// Guarded by breaker.mu.
 	settled bool
@@ -20,13 +25,23 @@ type Pass struct {
 func (p *Pass) Trial() bool { return p != nil && p.trial }
 
 // Progress says that the call is making headway, for example that output has
-// begun or goes on. A trial gets its limit anew; for other calls it does
-// nothing, and costs nothing.
+// begun or goes on. A trial gets its limit anew. Of other calls it is a sign of
+// life, as long as they last: with Failures at its default a run of failures
+// does not open the breaker meanwhile, up to 20 of them. It may be called for
+// each piece of output; mostly it is one look at a number.
 func (p *Pass) Progress() {
-	if !p.Trial() {
+	if p == nil || p.breaker == nil {
 		return
 	}
 	b := p.breaker
+	if !p.trial {
+		if run := b.core.run.Load(); run != 0 && run != p.sign.Load() {
+			b.mu.Lock()
+			b.core.sign(p, run)
+			b.mu.Unlock()
+		}
+		return
+	}
 	b.mu.Lock()
 	defer b.unlock()
 	now := time.Now()
@@ -47,6 +62,7 @@ func (p *Pass) Done(v Verdict) {
 	if p.settled {
 		return
 	}
+	b.core.ended(p)
 	switch {
 	case v == Success && b.core.succeed(p):
 	case v != Success && v != Failure && b.core.state == Closed: // nothing comes of it

@@ -256,10 +256,10 @@ func TestFailedTrialTellsWhoCannotOutwaitIt(t *testing.T) {
 		assert.Equal(t, 6*time.Second, time.Since(began))
 		we, ok := errors.AsType[*breaker.WaitError](err)
 		require.True(t, ok, "%v", err)
-		assert.Equal(t, breaker.WaitError{Wait: 10 * s, Left: 9 * s}, *we)
+		assert.Equal(t, breaker.WaitError{Wait: 9 * s, Left: 9 * s}, *we)
 		assert.Equal(t, 0, <-gone)
 		assert.Equal(t, 1, <-gone)
-		assert.Equal(t, 16*time.Second, time.Since(began))
+		assert.Equal(t, 15*time.Second, time.Since(began))
 	})
 }
 

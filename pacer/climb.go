@@ -19,6 +19,7 @@ const (
 	topQueued    = 0.35 // the same, if most of the time is waiting for the first output
 	enough       = 0.15 // seeking ends so much below it
 	hardly       = 0.3  // the slope below which requests hardly notice
+	absurd       = 2.5  // the slope that no load explains
 	cut          = 0.5  // what is left of the limit when the server is suddenly slow
 	afterRefusal = 0.7  // what is left of it when the server refuses
 	fewest       = 4    // to which slowness and losses may cut it
@@ -102,6 +103,9 @@ type climber struct {
 	gap, wait float64   // seconds between pieces and to the first, lately
 	cycle     float64   // seconds for an answer, lately
 	ghosts    ghosts
+	unheard   unheard
+	blame     blame
+	calm      point // what a round showed of which few were lost
 	cutAt     time.Duration
 
 	overtook time.Duration // when the latest request began that has given output
@@ -117,10 +121,16 @@ func newClimber(start int) *climber {
 
 func (c *climber) advance(now time.Duration) {
 	if now > c.last {
-		c.area += float64(c.inFlight) * (now - c.last).Seconds()
+		c.area += float64(c.busy()) * (now - c.last).Seconds()
 		c.last = now
 	}
 	c.ghosts.advance(now)
+}
+
+// busy is how many the server is at, as far as we know. What it has forgotten is
+// not among them, but one of four is in any case: it may only let others go first.
+func (c *climber) busy() int {
+	return c.inFlight - min(len(c.unheard.forgotten), 3*c.inFlight/4)
 }
 
 // limit is how many may be in flight.
@@ -141,10 +151,10 @@ func (c *climber) limit() int {
 func (c *climber) opens(now time.Duration) (at time.Duration, open bool) {
 	c.advance(now)
 	l := c.limit()
-	if c.inFlight < l {
+	if busy := c.busy(); busy < l {
 		// Ghosts take places, but not all of them: somebody has to find out
 		// whether they are still there.
-		if c.inFlight+c.ghosts.len() < l || c.inFlight < 1+l/4 {
+		if busy+c.ghosts.len() < l || busy < 1+l/4 {
 			return now, true
 		}
 		return c.ghosts.next(), false
@@ -166,12 +176,14 @@ func (c *climber) started(now time.Duration, s *seat) {
 		c.level++ // it was let in for want of news
 	}
 	c.inFlight++
+	c.unheard.add(s.number, now)
 	c.trickled = now
-	s.heard = heard{area: c.area, since: now}
+	s.heard = heard{area: c.area, since: now, among: float64(c.busy() + c.ghosts.len())}
 }
 
 // returned takes back a start.
-func (c *climber) returned(now time.Duration) {
+func (c *climber) returned(now time.Duration, s *seat) {
 	c.advance(now)
 	c.inFlight--
+	c.unheard.remove(s.number)
 }

@@ -69,6 +69,29 @@ func TestClimbSteps(t *testing.T) {
 		return []step{{at, quiet(names)}, {at + took, silently(all(names, answered(pieces)))}}
 	}
 	steps := func(parts ...[]step) (all []step) { return slices.Concat(parts...) }
+	// oneByOne is so many, one after the other, of which so many in ten are refused.
+	oneByOne := func(at time.Duration, n, inTen int) (all []step) {
+		for i := range n {
+			who := fmt.Sprint("o", i)
+			ends := answered(50)(who)
+			if i%10 < inTen {
+				ends = came(Refused)(who)
+			}
+			all = append(all, step{at + time.Duration(2*i)*s, quiet([]string{who})}, step{at + time.Duration(2*i+1)*s, silently(ends)})
+		}
+		return all
+	}
+	// overtakes is four requests of which the first takes a tenth of a second to
+	// its first output, and one that begins at a time and takes as long.
+	overtakes := func(begins time.Duration) []step {
+		return []step{
+			{0, quiet(group("a", 12))},
+			{s / 10, silently(firstOutput("a1", s/10))},
+			{s / 5, silently(answered(11)("a1"))}, // a5 comes in
+			{begins, silently(answered(11)("a5"))},
+			{begins + s/10, firstOutput("a6", s/10)},
+		}
+	}
 	run(t, map[string]table{
 		"eight start at once, and one each second while nothing is heard": {
 			cfg:   learn,
@@ -115,22 +138,60 @@ func TestClimbSteps(t *testing.T) {
 			steps: steps(round(0, 2*s, "a", 8, 50), round(2*s, 3100*time.Millisecond, "b", 12, 50), []step{{6 * s, lvl}}),
 			want:  []string{"6s level 8.0"},
 		},
-		"a refusal leaves seven tenths of what was in flight, once for all that began before": {
+		"two refusals leave seven tenths of what was in flight, once for all that began before": {
 			cfg:   learn,
 			steps: []step{{0, quiet(eight)}, {1 * s, silently(all(eight, came(Refused)))}, {1 * s, lvl}},
-			want:  []string{"1s level 5.6"},
+			want:  []string{"1s level 4.9"},
 		},
-		"and again for one that began after": {
+		"one of two leaves all": {
+			cfg:   learn,
+			steps: []step{{0, quiet(eight)}, {1 * s, silently(answered(50)("a1"))}, {1 * s, silently(came(Refused)("a2"))}, {1 * s, lvl}},
+			want:  []string{"1s level 8.0"},
+		},
+		"with less load nothing is cut until it is known whether that helps": {
 			cfg: learn,
 			steps: []step{{0, quiet(eight)}, {1 * s, silently(all(eight, came(Refused)))}, {2 * s, quiet(group("b", 5))},
-				{3 * s, silently(came(Refused)("b1"))}, {3 * s, lvl}},
-			want: []string{"3s level 3.5"},
+				{3 * s, silently(all(group("b", 5), came(Refused)))}, {3 * s, lvl}},
+			want: []string{"3s level 4.9"},
 		},
-		"refusals leave one at least": {
-			cfg: Config{StartInFlight: 1},
-			steps: []step{{0, quiet(group("a", 1))}, {1 * s, silently(came(Refused)("a1"))}, {2 * s, quiet(group("b", 1))},
-				{3 * s, silently(came(Refused)("b1"))}, {3 * s, lvl}},
-			want: []string{"3s level 1.0"},
+		"most are lost with less load too: half of that is left": {
+			cfg: Config{StartInFlight: 30},
+			steps: steps([]step{{0, quiet(group("a", 30))}, {1 * s, silently(all(group("a", 30), came(Refused)))}, {1 * s, lvl}},
+				oneByOne(2*s, 20, 10), []step{{60 * s, lvl}}),
+			want: []string{"1s level 20.3", "1m0s level 10.1"},
+		},
+		"as many are lost with less load: that is usual, and the cut is taken back": {
+			cfg: learn,
+			steps: steps([]step{{0, quiet(eight)}, {1 * s, silently(all(eight[:2], came(Refused)))}, {1 * s, silently(all(eight[2:], answered(50)))}, {1 * s, lvl}},
+				oneByOne(2*s, 20, 4), []step{{60 * s, lvl}}),
+			want: []string{"1s level 4.9", "1m0s level 7.0"},
+		},
+		"fewer are lost with less load: it stays": {
+			cfg: learn,
+			steps: steps([]step{{0, quiet(eight)}, {1 * s, silently(all(eight, came(Refused)))}},
+				oneByOne(2*s, 20, 0), []step{{60 * s, doubts}}),
+			want: []string{"1m0s usual 0.00, in doubt 0"},
+		},
+		"a lone request that is refused cuts nothing": {
+			cfg:   learn,
+			steps: steps(oneByOne(0, 20, 10), []step{{60 * s, lvl}}),
+			want:  []string{"1m0s level 8.0"},
+		},
+		"those that one overtook which began eight usual waits later take no place": {
+			cfg:   Config{StartInFlight: 4},
+			steps: steps(overtakes(800*time.Millisecond+1), []step{{2 * s, forgotten}}),
+			want:  []string{"900.000001ms a7 in", "900.000001ms a8 in", "900.000001ms a9 in", "2s 3 of 7 forgotten"},
+		},
+		"and one that began no later than that overtakes none": {
+			cfg:   Config{StartInFlight: 4},
+			steps: steps(overtakes(800*time.Millisecond), []step{{2 * s, forgotten}}),
+			want:  []string{"2s 0 of 4 forgotten"},
+		},
+		"what is forgotten and comes nevertheless takes its place again": {
+			cfg: Config{StartInFlight: 4},
+			steps: steps(overtakes(800*time.Millisecond+1), []step{{2 * s, silently(firstOutput("a2", 2*s))}, {2 * s, forgotten},
+				{3 * s, silently(came(Abandoned)("a3"))}, {3 * s, forgotten}}),
+			want: []string{"900.000001ms a7 in", "900.000001ms a8 in", "900.000001ms a9 in", "2s 2 of 7 forgotten", "3s 1 of 6 forgotten"},
 		},
 		"throttled and failed requests say nothing of the load": {
 			cfg:   learn,
@@ -155,6 +216,15 @@ func TestClimbSteps(t *testing.T) {
 			want:  []string{"1s limit 8"},
 		},
 	})
+}
+
+func doubts(r *rig) {
+	r.note("usual %.2f, in doubt %v", r.core.climb.blame.usual, r.core.climb.blame.from)
+}
+
+func forgotten(r *rig) {
+	s := r.core.stats(r.now)
+	r.note("%d of %d forgotten", s.Forgotten, s.InFlight)
 }
 
 func lvl(r *rig) { r.note("level %.1f", r.core.climb.level) }

@@ -148,7 +148,7 @@ func (c *core) exit(now time.Time, s *seat, r Result, used bool) {
 		if used {
 			c.climb.ended(c.offset(now), s, r)
 		} else {
-			c.climb.returned(c.offset(now))
+			c.climb.returned(c.offset(now), s)
 		}
 	}
 	c.admitDue(now)
@@ -328,6 +328,7 @@ func (c *core) stats(now time.Time) Stats {
 			s.Limit = l
 		}
 		s.Abandoned = c.climb.ghosts.len()
+		s.Forgotten = len(c.climb.unheard.forgotten)
 	}
 	if c.tokens != nil {
 		s.TokensBooked = int(c.tokens.booked(now))

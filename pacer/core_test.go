@@ -450,7 +450,8 @@ func runInvariants(t *testing.T, rnd *rand.Rand) {
 			require.LessOrEqual(t, sum, cfg.TokensPerMinute, "tokens in a minute")
 		}
 		if c.climb != nil {
-			require.LessOrEqual(t, len(out), c.climb.limit(), "in flight")
+			require.LessOrEqual(t, c.climb.busy(), c.climb.limit(), "in flight, without those that are forgotten")
+			require.LessOrEqual(t, len(out), 4*c.climb.limit(), "in flight")
 		}
 	}
 	collect := func() {

@@ -11,6 +11,8 @@ type heard struct {
 	since  time.Duration // when that was
 	pieces int           // heard of by then
 	wait   time.Duration
+	last   time.Duration // when output was last heard of
+	among  float64       // how many were in flight when it began, with it and those that were left
 
 	lately struct { // the same, when a point was last made on the way
 		area   float64
@@ -30,7 +32,7 @@ func (c *climber) first(now time.Duration, s *seat, after time.Duration) {
 	}
 	n := c.average(now, h)
 	h.wait = after
-	h.area, h.since, h.pieces = c.area, now, 1
+	h.area, h.since, h.pieces, h.last = c.area, now, 1, now
 	if n > 0 && c.usual(after.Seconds(), n) {
 		c.ghosts.well(now, s.began)
 	}
@@ -50,6 +52,7 @@ func (c *climber) output(now time.Duration, s *seat, pieces int) {
 	c.advance(now)
 	c.served(now, s)
 	h := &s.heard
+	h.last = now
 	if h.pieces == 0 {
 		h.area, h.since, h.pieces = c.area, now, pieces
 		return
@@ -75,6 +78,12 @@ func (c *climber) output(now time.Duration, s *seat, pieces int) {
 func (c *climber) served(now time.Duration, s *seat) {
 	c.deaf = false
 	c.heardAt = now
+	if s.heard.pieces == 0 {
+		c.unheard.remove(s.number)
+		if c.wait > 0 {
+			c.unheard.forget(s.began - max(seconds(longBefore*c.wait), leastBefore))
+		}
+	}
 	if s.began > c.overtook {
 		c.overtook = s.began
 	}
@@ -86,6 +95,9 @@ func (c *climber) ended(now time.Duration, s *seat, r Result) {
 	full := c.deaf && c.inFlight >= c.limit()
 	c.inFlight--
 	h := &s.heard
+	if h.pieces == 0 {
+		c.unheard.remove(s.number)
+	}
 	switch r.Outcome {
 	case Refused:
 		c.refused(now, s)
@@ -94,6 +106,7 @@ func (c *climber) ended(now time.Duration, s *seat, r Result) {
 	case Cancelled:
 		c.cancelled(now, s, r.Outputs)
 	case Answered:
+		c.heardLost(now, s, false)
 		c.learnLength(r.Outputs)
 		more := r.Outputs - h.pieces
 		switch {
@@ -134,27 +147,38 @@ func (c *climber) abandoned(now time.Duration, s *seat, pieces int) {
 	}
 	more := pieces - h.pieces
 	switch {
-	case c.deaf || !(took > 0):
+	case c.deaf || !(took > 0) || c.stalled(now, h):
 	case pieces == 0:
 		if took > c.wait { // else it was given up before anything could be known
+			c.leftAlone(now, s, true)
 			c.point(now, s, c.average(now, h), took, 0, true)
 		}
 	case more >= manyOutputs || more > 0 && h.pieces == 0:
 		// If a typical answer would have been there in time, this was a long
 		// one, and says nothing but its pace.
 		gap := (now - h.since).Seconds() / float64(more)
-		c.pieces(now, s, pieces, (h.wait.Seconds()+c.typical*gap)*patient > took)
+		lost := (h.wait.Seconds()+c.typical*gap)*patient > took
+		c.leftAlone(now, s, lost)
+		c.pieces(now, s, pieces, lost)
 	case c.heardAt <= h.since+seconds(c.gap):
 		// It stood still, and so does everybody else.
+		c.leftAlone(now, s, true)
 		c.point(now, s, c.average(now, h), h.wait.Seconds(), (now - h.since).Seconds(), true)
 	}
+}
+
+// stalled reports whether a request has stood still while others did not: that
+// says nothing of the load, and its pace until now is none.
+func (c *climber) stalled(now time.Duration, h *heard) bool {
+	still := now - 2*outputEvery - seconds(10*c.gap)
+	return h.last > 0 && h.last < still && c.heardAt >= still
 }
 
 // cancelled hears that a caller wanted a request no longer, which says nothing
 // about the server but how fast it was.
 func (c *climber) cancelled(now time.Duration, s *seat, pieces int) {
 	c.ghosts.add(now)
-	if pieces-s.heard.pieces >= manyOutputs {
+	if pieces-s.heard.pieces >= manyOutputs && !c.stalled(now, &s.heard) {
 		c.pieces(now, s, pieces, false)
 	}
 }

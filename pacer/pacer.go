@@ -171,8 +171,14 @@ type Stats struct {
 	Queued   int // callers waiting
 
 	// Limit is how many may be in flight now, by what was learned and by
-	// MaxInFlight; zero if there is no limit.
+	// MaxInFlight; zero if there is no limit. By what was learned, those that
+	// are Forgotten may be in flight besides.
 	Limit int
+
+	// Forgotten is how many requests in flight the server seems to have
+	// forgotten: they wait for their first output, and others are served that
+	// began long after them.
+	Forgotten int
 
 	// Abandoned is how many requests we left that still weigh on admission.
 	Abandoned int

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -170,6 +171,54 @@ func TestManyReportOneRefusal(t *testing.T) {
 		p.CoolDown(300 * time.Millisecond)
 		assert.Equal(t, time.Now().Add(time.Second), p.Stats().CoolDownUntil)
 		assert.Equal(t, []time.Duration{time.Second}, admissions(t, p, 1, 0))
+	})
+}
+
+// A server that names a time beyond all times holds back who can wait, and tells
+// the others at once.
+func TestCoolDownWithoutEnd(t *testing.T) {
+	for _, d := range []time.Duration{365 * 24 * time.Hour, math.MaxInt64} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPacer(t, pacer.Config{RequestsPerMinute: 60})
+			p.CoolDown(d)
+			p.CoolDown(time.Second)
+			assert.Equal(t, time.Now().Add(d), p.Stats().CoolDownUntil)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			began := time.Now()
+			_, err := p.Acquire(ctx)
+			var we *pacer.WaitError
+			require.ErrorAs(t, err, &we)
+			assert.GreaterOrEqual(t, we.Wait, d)
+			assert.Zero(t, time.Since(began))
+			assert.Nil(t, p.TryAcquire())
+		})
+	}
+}
+
+// Permits that are never given back take no place for ever, if what others tell
+// shows that the server goes on without them. They stay to be seen.
+func TestLostPermitsAreOutweighed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPacer(t, pacer.Config{})
+		for range 6 {
+			acquire(t, p) // and forget it
+		}
+		for range 20 {
+			permit := acquire(t, p)
+			time.Sleep(100 * time.Millisecond)
+			permit.FirstOutput(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond)
+			permit.Done(pacer.Result{Outcome: pacer.Answered, Outputs: 10})
+		}
+		s := p.Stats()
+		assert.Equal(t, 6, s.InFlight)
+		assert.Equal(t, 6, s.Forgotten)
+		n := 0
+		for p.TryAcquire() != nil {
+			n++
+		}
+		assert.GreaterOrEqual(t, n, 6, "places, where there would be two")
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // by is callers of one agent.
@@ -86,6 +87,12 @@ func TestQueue(t *testing.T) {
 			steps: []step{{0, by("a", "a1", "a2")}, {0, with(Demand{Agent: "b", Finishing: true}, "b1")}, {0, turns(3)}},
 			want:  in("a1", "b1", "a2"),
 		},
+		"and those who begin go after eight that finish": {
+			cfg: finish,
+			steps: []step{{0, enter("x")}, {0, by("a", "a1")}, {0, with(Demand{Agent: "b", Finishing: true}, many("f", 20)...)},
+				{0, turns(10)}},
+			want: in("x", "f1", "f2", "f3", "f4", "f5", "f6", "f7", "f8", "a1", "f9"),
+		},
 		"and not over a priority": {
 			cfg:   finish,
 			steps: []step{{0, enter("x")}, {0, with(Demand{Agent: "b", Finishing: true}, "b1")}, {0, with(Demand{Agent: "a", Priority: 1}, "a1")}, {0, turns(3)}},
@@ -129,4 +136,47 @@ func TestPlace(t *testing.T) {
 	r.until(5 * time.Second)
 	assert.Equal(t, Place{Ahead: 0, Waited: 5 * time.Second, For: InFlight, Expected: time.Second}, at("b1"))
 	assert.Equal(t, Place{Ahead: 1, Waited: 5 * time.Second, For: InFlight, Expected: 3 * time.Second}, at("a3"))
+}
+
+// Agents that ask once each leave nothing behind, whether they are served or leave.
+func TestAgentsAreForgotten(t *testing.T) {
+	p, err := New(Config{StartInFlight: 1, MaxInFlight: 1, MaxQueue: -1})
+	require.NoError(t, err)
+	c := &p.core
+	now := epoch
+	var held seat
+	require.True(t, c.try(now, Demand{}, &held))
+	var stay, leave []*waiter
+	for i := range 100_000 {
+		d := Demand{Agent: fmt.Sprint("agent ", i)}
+		if i%2 == 0 {
+			d.Priority = i % 7
+		}
+		w, err := c.enter(now, time.Time{}, d, new(seat))
+		require.NoError(t, err)
+		if i%2 == 0 {
+			leave = append(leave, w)
+		} else {
+			stay = append(stay, w)
+		}
+	}
+	for _, w := range leave {
+		c.leave(now, w)
+	}
+	s := &held
+	for _, w := range stay {
+		now = now.Add(time.Millisecond)
+		c.firstOutput(now, s, time.Millisecond)
+		c.exit(now, s, Result{Outcome: Answered, Outputs: 10}, true)
+		s = w.seat
+		require.Nil(t, w.lane, "in order of arrival")
+	}
+	c.exit(now, s, Result{}, true)
+	assert.Zero(t, c.inFlight)
+	assert.Zero(t, c.queue.len)
+	assert.Empty(t, c.queue.levels)
+	assert.Len(t, c.queue.spare.lanes, 1)
+	assert.Empty(t, c.climb.unheard.line)
+	assert.Empty(t, c.climb.unheard.forgotten)
+	assert.LessOrEqual(t, cap(c.climb.round), mostPoints*2)
 }

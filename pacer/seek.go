@@ -6,18 +6,6 @@ import (
 	"time"
 )
 
-// refused is once for all that began before the last time.
-func (c *climber) refused(now time.Duration, s *seat) {
-	if s.began < c.cutAt {
-		return
-	}
-	c.cutAt = now
-	c.deaf = false
-	c.ghosts.ill(now)
-	c.level = min(c.level, float64(c.inFlight+1))
-	c.fall(now, afterRefusal*c.level)
-}
-
 // fall cuts the limit, and remembers where that was: it grows with care when it
 // is near there again. A server that recovers gets better by itself meanwhile,
 // which would look as if it could do with any number.
@@ -92,6 +80,9 @@ func (c *climber) decide(now time.Duration) {
 	p := point{}
 	if inUse {
 		p = c.typicalPoint()
+		if lost <= tolerable {
+			c.calm = p
+		}
 	}
 	c.began, c.round, c.askers = now, c.round[:0], 0
 	switch {
@@ -146,6 +137,12 @@ func (c *climber) grow(now time.Duration, p point) {
 			dx = math.Copysign(leastStep, dx)
 		}
 		slope := (c.y(p) - c.y(c.before)) / dx
+		if dx < 0 && slope > absurd {
+			// It got quicker by itself, as servers and connections do that have
+			// just begun.
+			c.change(now, p, max(c.before.n/p.n, 1))
+			return
+		}
 		if slope > c.aim()-enough {
 			if slope > c.aim() && dx > 0 {
 				c.level = max(1, c.before.n)
@@ -154,7 +151,9 @@ func (c *climber) grow(now time.Duration, p point) {
 			return
 		}
 		if slope < hardly && c.waiting() < unclear && dx > leastStep {
-			by = fastGrowth
+			if by = fastGrowth; c.blame.lately().lost > 0 {
+				by = growth
+			}
 		}
 	}
 	c.change(now, p, by)

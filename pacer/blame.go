@@ -1,0 +1,141 @@
+package pacer
+
+import (
+	"math"
+	"math/bits"
+)
+
+const (
+	remembered = 16   // requests whose ends tell how many are lost lately
+	goodFaith  = 2    // requests taken to have gone well before anything is known
+	tolerable  = 0.1  // the part that may be lost and is no sign of anything
+	beyond     = 2.5  // standard deviations by which more are lost than chance brings
+	lessLoad   = 0.7  // of the load in doubt, and less: here it shows whether that helps
+	asMuch     = 0.8  // of the load in doubt, and more
+	evidence   = 20   // requests with less load that make a verdict
+	clearly    = 1.5  // standard deviations by which fewer are lost with less load, if that helps
+	hopeless   = 0.55 // the part lost with less load that means: still far too much
+)
+
+// blame tells requests that are lost because there are too many of them from
+// those that are lost however many there are: a proxy that refuses one in ten, a
+// worker of four that hangs. What tells is not how many are lost but what becomes
+// of that with less load.
+//
+//	nothing in doubt  more are lost than usual           → in doubt, the limit is cut
+//	in doubt          so they are, and the load is not
+//	                  much less than it was                the limit is cut again
+//	                  with less load
+//	                    most are lost still              → in doubt from there, the limit is cut
+//	                    clearly fewer are lost           → nothing in doubt: it was the load
+//	                    as many are lost                 → nothing in doubt: that is usual here,
+//	                                                       and the cut is taken back
+//
+// What is usual is less by itself when fewer are lost.
+type blame struct {
+	usual float64 // the part that is lost at any load
+
+	recent uint16 // how the last ones ended, one bit for each, set if lost
+	known  int    // how many of the bits mean something
+
+	from      float64 // in doubt: the load at which too many were lost; zero: nothing is
+	high, low tally   // in doubt: requests with about that load, and with less
+}
+
+// A tally counts requests, and those of them that were lost.
+type tally struct{ all, lost int }
+
+func (t *tally) hear(lost bool) {
+	t.all++
+	if lost {
+		t.lost++
+	}
+}
+
+func (t tally) part() float64 { return float64(t.lost) / float64(max(t.all, 1)) }
+
+// A verdict is what came out of a doubt.
+type verdict int
+
+const (
+	undecided verdict = iota
+	guilty            // it was the load
+	worse             // so it is, and still
+	innocent          // it was not
+)
+
+// hear hears how a request ended that began as one of n. It is fresh if it began
+// after the limit was last cut.
+func (b *blame) hear(n float64, lost, fresh bool) verdict {
+	if fresh {
+		b.recent <<= 1
+		if lost {
+			b.recent |= 1
+		}
+		b.known = min(b.known+1, remembered)
+		if b.known == remembered {
+			b.usual = min(b.usual, b.lately().part()+b.spread(remembered))
+		}
+	}
+	switch {
+	case b.from == 0:
+		return undecided
+	case b.isLess(n):
+		b.low.hear(lost)
+	case n >= asMuch*b.from:
+		b.high.hear(lost)
+	}
+	return b.judge()
+}
+
+// isLess reports whether a load of n is so much less than that in doubt that it
+// shows something.
+func (b *blame) isLess(n float64) bool { return n <= math.Ceil(lessLoad*b.from) }
+
+// lately is how the last ones ended.
+func (b *blame) lately() tally {
+	return tally{all: b.known, lost: bits.OnesCount16(b.recent)}
+}
+
+// expected is the part that may be lost at any load.
+func (b *blame) expected() float64 { return max(b.usual, tolerable) }
+
+// spread is by how much chance may exceed that, of n requests.
+func (b *blame) spread(n int) float64 {
+	p := b.expected()
+	return beyond * math.Sqrt(p*(1-p)/float64(n))
+}
+
+// unusual reports whether more were lost lately than chance would bring.
+func (b *blame) unusual() bool {
+	t := b.lately()
+	t.all += goodFaith
+	return t.part() > b.expected()+b.spread(t.all)
+}
+
+// suspect is told that with n too many are lost.
+func (b *blame) suspect(n float64) {
+	if b.from < n {
+		b.from, b.high, b.low = n, b.lately(), tally{}
+	}
+	b.recent, b.known = 0, 0
+}
+
+// judge ends a doubt if enough is known.
+func (b *blame) judge() verdict {
+	if b.low.all < evidence {
+		return undecided
+	}
+	high, low := b.high, b.low
+	p := tally{high.all + low.all, high.lost + low.lost}.part()
+	by := math.Sqrt(p * (1 - p) * (1/float64(max(high.all, 1)) + 1/float64(low.all)))
+	b.from, b.recent, b.known = 0, 0, 0
+	switch {
+	case low.part() > hopeless:
+		return worse
+	case high.part()-low.part() > clearly*by:
+		return guilty
+	}
+	b.usual = p
+	return innocent
+}
