@@ -11,6 +11,9 @@ import (
 //
 // All chunks together cost time and memory in proportion to their size, in
 // however many pieces they come.
+//
+// Members of the message that are unknown here and came in pieces are left out
+// of it: their last piece is not what the server expects back.
 type Assembler struct {
 	resp      Response
 	content   growing
@@ -20,6 +23,8 @@ type Assembler struct {
 	details   details
 	blocks    details
 	logprobs  logprobs
+	scattered map[string]bool // members that the message has only the last piece of
+	refuted   FinishReason    // output came after it
 }
 
 // Add appends a chunk, or puts it in the place of what came before if it is a
@@ -34,10 +39,8 @@ func (a *Assembler) Add(ch *Chunk) {
 	if r.Created.IsZero() {
 		r.Created = ch.Created
 	}
-	if ch.FinishReason != "" {
-		r.FinishReason = ch.FinishReason
-	}
-	if ch.Usage != nil {
+	a.finish(ch)
+	if ch.Usage != nil && (r.Usage == nil || ch.Usage.counts()) {
 		u := *ch.Usage
 		r.Usage = &u // the last one counts all; they are never summed
 	}
@@ -63,9 +66,44 @@ func (a *Assembler) Add(ch *Chunk) {
 		case name == detailsKey && a.details.add(raw, ch.Whole):
 		case name == blocksKey && a.blocks.add(raw, ch.Whole):
 		case sentBack(name, raw):
-			set(&r.Message.Extra, name, raw)
+			a.keep(name, raw, ch.Whole)
 		}
 	}
+}
+
+// finish takes the finish reason. One that says that the answer is not whole
+// stays: proxies have a reason of their own behind the server's, always stop.
+// Only another of its kind takes its place, or any if the model went on after
+// it: some servers have a reason with every piece.
+func (a *Assembler) finish(ch *Chunk) {
+	r := &a.resp
+	if r.FinishReason != "" && !ch.Whole && ch.writes() {
+		a.refuted = r.FinishReason
+	}
+	switch {
+	case ch.FinishReason == "" || ch.FinishReason == r.FinishReason:
+	case r.FinishReason == a.refuted, !r.FinishReason.spoils(), ch.FinishReason.spoils():
+		r.FinishReason = ch.FinishReason
+	}
+}
+
+// pieceLevels is how deep pieces are looked for: audio.data is on the second.
+const pieceLevels = 4
+
+// keep keeps a member of the message that has no place of its own, and notes
+// whether it comes in pieces.
+func (a *Assembler) keep(name string, raw json.RawMessage, whole bool) {
+	m := &a.resp.Message
+	switch old, there := m.Extra[name]; {
+	case whole:
+		delete(a.scattered, name)
+	case there && !replaces(raw, old, pieceLevels):
+		if a.scattered == nil {
+			a.scattered = make(map[string]bool)
+		}
+		a.scattered[name] = true
+	}
+	set(&m.Extra, name, raw)
 }
 
 // sentBack tells which unknown fields of a delta belong to the message, and
@@ -84,7 +122,7 @@ func sentBack(name string, raw json.RawMessage) bool {
 // Err returns [ErrTooManyCalls] if the answer has more than [MaxToolCalls]. The
 // calls that go beyond it are left out, and cost nothing.
 func (a *Assembler) Err() error {
-	if a.calls.tooMany {
+	if a.calls.tooMany || a.calls.old != nil && a.calls.old.tooMany {
 		return ErrTooManyCalls
 	}
 	return nil
@@ -112,6 +150,12 @@ func (a *Assembler) message() Message {
 	m.Content, m.Reasoning, m.Refusal = a.content.text(), a.reasoning.text(), a.refusal.text()
 	m.ToolCalls = a.calls.all()
 	m.Extra = maps.Clone(m.Extra)
+	for name := range a.scattered {
+		delete(m.Extra, name)
+	}
+	if len(m.Extra) == 0 {
+		m.Extra = nil
+	}
 	if raw := a.details.json(); raw != nil {
 		set(&m.Extra, detailsKey, raw)
 	}

@@ -298,9 +298,80 @@ func TestAssembleToolCalls(t *testing.T) {
 		"arguments that are broken":          {[]string{piece("0", "a", "f", `{"x":"\q"}`), piece("0", "b", "g", `{}`)}, []chat.ToolCall{{ID: "a", Name: "f", Arguments: `{"x":"\q"}`}, g}},
 		"arguments that are no object":       {[]string{piece("0", "a", "f", `x`), piece("0", "-", "-", `{}`), piece("0", "a", "f", `{}`)}, []chat.ToolCall{{ID: "a", Name: "f", Arguments: `x{}{}`}}},
 		"the old function_call":              {[]string{delta(`"function_call":{"name":"f","arguments":""}`), delta(`"function_call":{"arguments":"{\"x\""}`), delta(`"function_call":{"arguments":":1}"}`)}, []chat.ToolCall{anonymous("f", `{"x":1}`)}},
-		"a call with nothing is none":        {[]string{delta(`"tool_calls":[{},{"index":3,"type":"function","function":{"name":"","arguments":""}}]`)}, nil},
-		"a whole message at the end":         {[]string{piece("0", "a", "f", `{"x"`), `{"choices":[{"message":{"tool_calls":[` + entry("-", "a", "f", `{"x":1}`) + `,` + entry("-", "b", "g", `{}`) + `]}}]}`}, []chat.ToolCall{f, g}},
-		"a whole message without calls":      {[]string{piece("0", "a", "f", `{"x":1}`), `{"choices":[{"message":{"content":"text"}}]}`}, []chat.ToolCall{f}},
+		"the old form beside the new one": {
+			[]string{delta(`"function_call":{"name":"f","arguments":"{\"x\":1}"},"tool_calls":[` + entry("0", "a", "f", `{"x":1}`) + `]`)}, []chat.ToolCall{f},
+		},
+		"the old form behind the new one, spaced otherwise": {
+			[]string{delta(`"tool_calls":[` + entry("0", "a", "f", `{"x":1}`) + `],"function_call":{"name":"f","arguments":{"x": 1}}`)}, []chat.ToolCall{f},
+		},
+		"the old form beside the new one, in pieces": {
+			[]string{
+				delta(`"function_call":{"name":"f","arguments":""},"tool_calls":[` + entry("0", "a", "f", "") + `]`),
+				delta(`"function_call":{"name":"f","arguments":"{\"x\""},"tool_calls":[` + entry("0", "a", "f", `{"x"`) + `]`),
+				delta(`"tool_calls":[` + entry("0", "-", "-", ":1}") + `],"function_call":{"arguments":":1}"}`),
+			}, []chat.ToolCall{f},
+		},
+		"the old form a chunk before the new one": {
+			[]string{
+				delta(`"function_call":{"name":"f","arguments":"{\"x\""}`), piece("0", "a", "f", `{"x"`),
+				delta(`"function_call":{"arguments":":1}"}`), piece("0", "-", "-", `:1}`),
+			}, []chat.ToolCall{f},
+		},
+		"the old form after all of the new one": {
+			[]string{piece("0", "a", "f", `{"x":1}`), piece("1", "b", "g", `{}`), delta(`"function_call":{"name":"f","arguments":"{\"x\":1}"}`)}, []chat.ToolCall{f, g},
+		},
+		"the old form of the last of several": {
+			[]string{delta(`"function_call":{"name":"g","arguments":"{}"},"tool_calls":[` + entry("0", "a", "f", `{"x":1}`) + `,` + entry("1", "b", "g", "{}") + `]`)}, []chat.ToolCall{f, g},
+		},
+		"the old form in pieces, the new one in a whole message": {
+			[]string{
+				delta(`"function_call":{"name":"f","arguments":"{\"x\":1}"}`),
+				`{"choices":[{"message":{"function_call":{"name":"f","arguments":"{\"x\":1}"},"tool_calls":[` + entry("-", "a", "f", `{"x":1}`) + `]}}]}`,
+			}, []chat.ToolCall{f},
+		},
+		"the old form beside an empty list": {
+			[]string{delta(`"tool_calls":[],"function_call":{"name":"f","arguments":"{\"x\""}`), delta(`"tool_calls":null,"function_call":{"arguments":":1}"}`)},
+			[]chat.ToolCall{anonymous("f", `{"x":1}`)},
+		},
+		"the old form of another tool is another call": {
+			[]string{delta(`"function_call":{"name":"h","arguments":"{}"},"tool_calls":[` + entry("0", "a", "f", `{"x":1}`) + `]`)},
+			[]chat.ToolCall{f, anonymous("h", `{}`)},
+		},
+		"arguments once more, without id and name": {
+			[]string{piece("0", "a", "f", `{"x"`), piece("0", "-", "-", `:1}`), piece("0", "-", "-", `{"x": 1}`), piece("1", "b", "g", `{}`)},
+			[]chat.ToolCall{f, g},
+		},
+		"arguments once more, in pieces": {
+			[]string{piece("0", "a", "f", `{"x":1}`), piece("0", "-", "-", `{"x"`), piece("0", "-", "-", `:1}`), piece("1", "b", "g", `{}`)},
+			[]chat.ToolCall{f, g},
+		},
+		"other arguments behind the end are the model's": {
+			[]string{piece("0", "a", "f", `{"x":1}`), piece("0", "-", "-", `{"x":2}`)},
+			[]chat.ToolCall{{ID: "a", Name: "f", Arguments: `{"x":1}{"x":2}`}},
+		},
+		"an object that has itself twice": {
+			[]string{piece("0", "a", "f", `{"x":[`), piece("0", "-", "-", `{}`), piece("0", "-", "-", `,`), piece("0", "-", "-", `{}`), piece("0", "-", "-", `]}`)},
+			[]chat.ToolCall{{ID: "a", Name: "f", Arguments: `{"x":[{},{}]}`}},
+		},
+		"two calls of one tool with the tool's id, heads first": {
+			[]string{piece("0", "f", "f", ""), piece("1", "f", "f", ""), piece("0", "-", "-", `{"x":1}`), piece("1", "-", "-", `{"x":2}`)},
+			[]chat.ToolCall{{ID: "f", Name: "f", Arguments: `{"x":1}`}, {ID: "f", Name: "f", Arguments: `{"x":2}`}},
+		},
+		"the same, in one chunk each": {
+			[]string{pieces(entry("0", "f", "f", ""), entry("1", "f", "f", "")), pieces(entry("0", "f", "-", `{"x"`), entry("1", "f", "-", `{"x"`)), pieces(entry("0", "-", "-", `:1}`), entry("1", "-", "-", `:2}`))},
+			[]chat.ToolCall{{ID: "f", Name: "f", Arguments: `{"x":1}`}, {ID: "f", Name: "f", Arguments: `{"x":2}`}},
+		},
+		"one call, an index for every piece, two heads": {
+			[]string{piece("0", "a", "f", ""), piece("1", "a", "f", ""), piece("2", "a", "f", `{"x"`), piece("3", "a", "f", `:1}`)},
+			[]chat.ToolCall{f},
+		},
+		"no index, one id for all, whole calls in a chunk": {
+			[]string{pieces(entry("-", "f", "f", `{"x":1}`), entry("-", "f", "f", `{"x":2}`), entry("-", "f", "g", `{}`))},
+			[]chat.ToolCall{{ID: "f", Name: "f", Arguments: `{"x":1}`}, {ID: "f", Name: "f", Arguments: `{"x":2}`}, {ID: "f", Name: "g", Arguments: `{}`}},
+		},
+		"a call with nothing is none":   {[]string{delta(`"tool_calls":[{},{"index":3,"type":"function","function":{"name":"","arguments":""}}]`)}, nil},
+		"a whole message at the end":    {[]string{piece("0", "a", "f", `{"x"`), `{"choices":[{"message":{"tool_calls":[` + entry("-", "a", "f", `{"x":1}`) + `,` + entry("-", "b", "g", `{}`) + `]}}]}`}, []chat.ToolCall{f, g}},
+		"a whole message without calls": {[]string{piece("0", "a", "f", `{"x":1}`), `{"choices":[{"message":{"content":"text"}}]}`}, []chat.ToolCall{f}},
 		"unknown fields of all pieces": {
 			[]string{delta(`"tool_calls":[{"index":0,"p":1,"q":1}]`), delta(`"tool_calls":[{"index":0,"q":2}]`)},
 			[]chat.ToolCall{{Extra: raws{"p": raw("1"), "q": raw("2")}}},
@@ -337,6 +408,58 @@ func TestAssembleTheRest(t *testing.T) {
 		"the last reason counts": {
 			[]string{`{"choices":[{"finish_reason":"stop"}]}`, `{"choices":[{"finish_reason":"tool_calls"}]}`, `{"choices":[{"finish_reason":""}]}`},
 			chat.Response{Message: chat.Assistant(""), FinishReason: chat.FinishToolCalls},
+		},
+		"a server's length stays before a proxy's stop": {
+			[]string{`{"choices":[{"delta":{"content":"a"},"finish_reason":"length"}]}`, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`},
+			chat.Response{Message: chat.Assistant("a"), FinishReason: chat.FinishLength},
+		},
+		"an abort stays before tool_calls": {
+			[]string{delta(`"content":"a"`), `{"choices":[{"finish_reason":"abort"}]}`, `{"choices":[{"finish_reason":"tool_calls"}]}`},
+			chat.Response{Message: chat.Assistant("a"), FinishReason: chat.FinishAbort},
+		},
+		"a filter stays before a whole message that stops": {
+			[]string{delta(`"content":"a"`), `{"choices":[{"finish_reason":"SAFETY"}]}`, `{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}`},
+			chat.Response{Message: chat.Assistant("a"), FinishReason: "SAFETY"},
+		},
+		"an error takes the place of a length": {
+			[]string{`{"choices":[{"finish_reason":"length"}]}`, `{"choices":[{"finish_reason":"error"}]}`, `{"choices":[{"finish_reason":"stop"}]}`},
+			chat.Response{Message: chat.Assistant(""), FinishReason: chat.FinishError},
+		},
+		"a length takes the place of a stop": {
+			[]string{`{"choices":[{"finish_reason":"stop"}]}`, `{"choices":[{"finish_reason":"length"}]}`},
+			chat.Response{Message: chat.Assistant(""), FinishReason: chat.FinishLength},
+		},
+		"a stop with every piece, tool_calls at the end": {
+			[]string{`{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`, `{"choices":[{"delta":{"content":"b"},"finish_reason":"stop"}]}`, `{"choices":[{"finish_reason":"tool_calls"}]}`},
+			chat.Response{Message: chat.Assistant("ab"), FinishReason: chat.FinishToolCalls},
+		},
+		"a length with every piece is none": {
+			[]string{`{"choices":[{"delta":{"content":"a"},"finish_reason":"length"}]}`, `{"choices":[{"delta":{"content":"b"},"finish_reason":"length"}]}`, `{"choices":[{"finish_reason":"stop"}]}`},
+			chat.Response{Message: chat.Assistant("ab"), FinishReason: chat.FinishStop},
+		},
+		"a length that the model went on after is none": {
+			[]string{`{"choices":[{"delta":{"content":"a"},"finish_reason":"length"}]}`, delta(`"content":"b"`), `{"choices":[{"finish_reason":"stop"}]}`},
+			chat.Response{Message: chat.Assistant("ab"), FinishReason: chat.FinishStop},
+		},
+		"sources after a length are no more of the answer": {
+			[]string{`{"choices":[{"delta":{"content":"a"},"finish_reason":"length"}]}`, delta(`"sources":["s"]`), `{"choices":[{"finish_reason":"stop"}]}`},
+			chat.Response{Message: chat.Message{Role: chat.RoleAssistant, Content: "a", Extra: raws{"sources": raw(`["s"]`)}}, FinishReason: chat.FinishLength},
+		},
+		"unknown fields in pieces are not sent back": {
+			[]string{delta(`"thought":"I ","audio":{"id":"x","data":"AA"},"sources":[1]`), delta(`"thought":"think","audio":{"data":"BB"},"sources":[2]`), delta(`"thought":"think"`)},
+			chat.Response{Message: chat.Assistant("")},
+		},
+		"unknown fields that repeat or grow are": {
+			[]string{delta(`"a":"I ","b":"x","c":[1],"d":{"e":"x","f":[]}`), delta(`"a":"I think","b":"x","c":[1, 2],"d":{"e":"xy","f":[1],"g":1}`), delta(`"b":"x","a":"","c":null`)},
+			chat.Response{Message: chat.Message{Role: chat.RoleAssistant, Extra: raws{"a": raw(`"I think"`), "b": raw(`"x"`), "c": raw(`[1, 2]`), "d": raw(`{"e":"xy","f":[1],"g":1}`)}}},
+		},
+		"a signature behind a note on thoughts is": {
+			[]string{delta(`"content":"a","extra_content":{"google":{"thought":true}}`), delta(`"extra_content":{"google":{"thought_signature":"s"}}`)},
+			chat.Response{Message: chat.Message{Role: chat.RoleAssistant, Content: "a", Extra: raws{"extra_content": raw(`{"google":{"thought_signature":"s"}}`)}}},
+		},
+		"unknown fields in pieces, and in a whole message at the end": {
+			[]string{delta(`"thought":"I "`), delta(`"thought":"think"`), `{"choices":[{"message":{"content":"a","thought":"I think"}}]}`},
+			chat.Response{Message: chat.Message{Role: chat.RoleAssistant, Content: "a", Extra: raws{"thought": raw(`"I think"`)}}},
 		},
 		"reasoning and refusal": {
 			[]string{delta(`"reasoning":"h"`), delta(`"reasoning":"m"`), delta(`"refusal":"n"`), delta(`"refusal":"o"`)},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 )
 
@@ -29,6 +30,9 @@ type calls struct {
 	byID    map[string]*call
 	round   int // counts chunks
 	tooMany bool
+	shared  bool // two calls of one tool have one id
+
+	old *calls // those that came as function_call
 }
 
 // call is one tool call under construction.
@@ -52,6 +56,23 @@ func (a *calls) addAll(pieces []ToolCallDelta, whole bool) {
 	if whole {
 		*a = calls{}
 	}
+	if slices.ContainsFunc(pieces, isOld) {
+		if a.old == nil {
+			a.old = &calls{}
+		}
+		for i := range pieces {
+			if pieces[i].Old {
+				a.old.addPieces(pieces[i:i+1], whole)
+			}
+		}
+		pieces = slices.DeleteFunc(slices.Clone(pieces), isOld)
+	}
+	a.addPieces(pieces, whole)
+}
+
+func isOld(d ToolCallDelta) bool { return d.Old }
+
+func (a *calls) addPieces(pieces []ToolCallDelta, whole bool) {
 	a.round++
 	for i := range pieces {
 		d := &pieces[i]
@@ -75,6 +96,9 @@ func (a *calls) addAll(pieces []ToolCallDelta, whole bool) {
 		}
 		a.add(c, d)
 	}
+	if whole {
+		a.shared = false // they are told apart by their place
+	}
 }
 
 // find returns the call that a piece may continue, or nil if it starts one.
@@ -87,6 +111,9 @@ func (a *calls) find(d *ToolCallDelta, pos, n int) *call {
 	if d.Index >= 0 {
 		c := a.byIndex[d.Index]
 		switch {
+		case c == nil && known != nil && known.isHead(d):
+			a.shared = true
+			return nil // another call of the same tool, whose id is the tool's
 		case c == nil && known != nil && (d.Name == "" || d.Name == string(known.name) && !known.shape.done):
 			return known // an index of its own for every piece
 		case c == nil:
@@ -132,6 +159,12 @@ func (a *calls) last() *call {
 		return nil
 	}
 	return a.list[len(a.list)-1]
+}
+
+// isHead reports whether the piece has nothing but the id and the name of c,
+// which has nothing else either.
+func (c *call) isHead(d *ToolCallDelta) bool {
+	return c.index >= 0 && c.args.len() == 0 && d.Arguments == "" && d.Name != "" && d.Name == string(c.name)
 }
 
 // goesOn reports whether the piece can only be more of c, whatever its id and
@@ -186,8 +219,8 @@ func (a *calls) startsAnother(c *call, d *ToolCallDelta) bool {
 		return false
 	}
 	switch {
-	case c.round == a.round:
-		return d.ID == "" || d.ID != c.ID // no server cuts a call up within one chunk
+	case c.round == a.round && (d.ID == "" || d.ID != c.ID):
+		return true // no server cuts a call up within one chunk
 	case d.Name != string(c.name):
 		if c.args.len() == 0 && c.ID == "" && d.ID == "" {
 			// Names come in pieces, calls without arguments one after the other:
@@ -205,7 +238,7 @@ func (a *calls) startsAnother(c *call, d *ToolCallDelta) bool {
 // other space between the tokens. Two equal calls without ids, in two chunks
 // and under one index, look the same.
 func (c *call) repeats(d *ToolCallDelta) bool {
-	if !c.shape.done || d.Name == "" && d.ID == "" || d.ID != "" && d.ID != c.ID {
+	if !c.shape.done || d.ID != "" && d.ID != c.ID {
 		return false
 	}
 	var s shape
@@ -268,11 +301,19 @@ func (c *call) addName(s string) {
 
 // all returns the calls as they stand.
 func (a *calls) all() []ToolCall {
-	if len(a.list) == 0 {
+	list := a.list
+	if a.shared {
+		list = slices.DeleteFunc(slices.Clone(list), a.isAnnounced)
+	}
+	if a.old != nil {
+		list = slices.Concat(list, a.old.besides(list))
+		list = list[:min(len(list), MaxToolCalls)]
+	}
+	if len(list) == 0 {
 		return nil
 	}
-	all := make([]ToolCall, len(a.list))
-	for i, c := range a.list {
+	all := make([]ToolCall, len(list))
+	for i, c := range list {
 		all[i] = c.ToolCall
 		all[i].Name = string(c.name)
 		all[i].Arguments = c.arguments()
@@ -281,13 +322,58 @@ func (a *calls) all() []ToolCall {
 	return all
 }
 
+// isAnnounced reports whether a call is nothing but the id and the name of
+// another one: then it was no second call of that tool.
+func (a *calls) isAnnounced(c *call) bool {
+	other := a.byID[c.ID]
+	return other != nil && other != c && c.announces(other)
+}
+
+// besides returns those calls in the old form that none in the new form stands
+// for: of each tool that is called in both, the new form has all there is.
+func (a *calls) besides(list []*call) []*call {
+	if len(list) == 0 {
+		return a.list
+	}
+	named := map[string]bool{"": true} // without a name it is a rest
+	for _, c := range list {
+		named[string(c.name)] = true
+	}
+	return slices.DeleteFunc(slices.Clone(a.list), func(c *call) bool { return named[string(c.name)] })
+}
+
 // arguments returns what the pieces come to.
 func (c *call) arguments() string {
 	text := c.args.text()
-	if whole, ok := c.grown.text(); ok && !json.Valid([]byte(text)) {
+	whole, grew := c.grown.text()
+	switch {
+	case !grew && !c.shape.other || json.Valid([]byte(text)):
+		return text
+	case grew:
 		return whole
 	}
-	return text
+	return once(text)
+}
+
+// once returns a text, or, if it is one object several times, that object. Some
+// servers give the arguments out once more at the end.
+func once(text string) string {
+	c := cursor{data: []byte(text)}
+	if k, err := c.kind(); err != nil || k != '{' {
+		return text
+	}
+	start := c.pos
+	if c.skip() != nil {
+		return text
+	}
+	first := text[start:c.pos]
+	for rest := text[c.pos:]; !blank(rest); {
+		var again bool
+		if rest, again = strings.CutPrefix(strings.TrimSpace(rest), first); !again {
+			return text
+		}
+	}
+	return first
 }
 
 // grown follows pieces of which each begins with the one before: some proxies

@@ -228,60 +228,155 @@ func (ch *Chunk) fail(raw []byte) {
 	}
 }
 
-// choices reads the first choice: a call has one answer. The others are
-// stepped over.
+// choices reads the first choice: a call has one answer. Of the others those
+// are taken in that do not say that they are another one.
 func (ch *Chunk) choices(c *cursor, aside **Usage) error {
-	var message *Chunk
-	first := func(key []byte) error { return ch.choice(c, key, aside, &message) }
 	k, err := c.kind()
 	if err != nil || k != '[' {
-		err = c.object(first)
-	} else {
-		err = c.elements(func(i int) error {
-			if i > 0 {
-				return c.skip()
-			}
-			return c.object(first)
-		})
+		_, err = ch.choice(c, aside)
+		return err
 	}
-	if err == nil && message != nil {
-		ch.settle(message)
-	}
-	return err
+	var first []byte
+	var seen sameCalls
+	return c.elements(func(i int) error {
+		if i == 0 {
+			first, err = ch.choice(c, aside)
+			return err
+		}
+		more := &Chunk{}
+		var usage *Usage
+		index, err := more.choice(c, &usage)
+		if err != nil || index != nil && string(index) != string(first) {
+			return err
+		}
+		if *aside == nil {
+			*aside = usage
+		}
+		return ch.join(more, &seen)
+	})
 }
 
-func (ch *Chunk) choice(c *cursor, key []byte, aside **Usage, message **Chunk) (err error) {
-	switch string(key) {
-	case "index":
-		err = c.skip()
-	case "delta":
-		if ch.Whole {
-			return c.skip()
+// choice reads one choice and returns its index as it is written, or nil.
+func (ch *Chunk) choice(c *cursor, aside **Usage) (index []byte, err error) {
+	var message *Chunk
+	var text, loose string
+	var parts bool // it has a delta or a message
+	err = c.object(func(key []byte) (err error) {
+		switch string(key) {
+		case "index":
+			if index, err = c.raw(); string(index) == "null" {
+				index = nil
+			}
+		case "delta":
+			parts = true
+			d := delta{ch: ch}
+			err = d.read(c)
+		case "message":
+			parts = true
+			message = &Chunk{}
+			d := delta{ch: message, whole: true}
+			err = d.read(c)
+		case "text": // of the API before there were messages
+			text, loose, err = c.piece()
+		case "finish_reason":
+			var s []byte
+			s, err = c.bytes()
+			if r := finishReason(s); r != "" {
+				ch.FinishReason = r
+			}
+		case "error":
+			var raw []byte
+			raw, err = c.raw()
+			ch.fail(raw)
+		case "usage": // Moonshot
+			*aside, err = c.usage()
+		default:
+			err = put(c, &ch.ChoiceExtra, key)
 		}
-		d := delta{ch: ch}
-		err = c.object(func(key []byte) error { return d.member(c, key) })
-	case "message":
-		all := &Chunk{}
-		d := delta{ch: all, whole: true}
-		err = c.object(func(key []byte) error { return d.member(c, key) })
-		*message = all
-	case "finish_reason":
-		var s []byte
-		s, err = c.bytes()
-		if r := finishReason(s); r != "" {
-			ch.FinishReason = r
-		}
-	case "error":
-		var raw []byte
-		raw, err = c.raw()
-		ch.fail(raw)
-	case "usage": // Moonshot
-		*aside, err = c.usage()
-	default:
-		err = put(c, &ch.ChoiceExtra, key)
+		return err
+	})
+	switch {
+	case message != nil:
+		ch.settle(message)
+	case !parts && text != "":
+		ch.Content = text
+		ch.note(cutContent, loose)
 	}
-	return err
+	return index, err
 }
+
+// join takes what a further choice has of the same answer. Copilot has the
+// text in one and each call in another.
+func (ch *Chunk) join(more *Chunk, seen *sameCalls) error {
+	if ch.Error == nil && !ch.speaks() {
+		ch.Error = more.Error
+	}
+	ch.Whole = ch.Whole || more.Whole
+	if ch.Content == "" {
+		ch.Content = more.Content
+		ch.note(cutContent, more.loose(cutContent))
+	}
+	if ch.Refusal == "" {
+		ch.Refusal = more.Refusal
+		ch.note(cutRefusal, more.loose(cutRefusal))
+	}
+	if ch.Reasoning == "" {
+		ch.Reasoning, ch.ReasoningKey = more.Reasoning, firstOf(more.ReasoningKey, ch.ReasoningKey)
+		ch.note(cutReasoning, more.loose(cutReasoning))
+	}
+	seen.add(ch.ToolCalls)
+	had := len(ch.ToolCalls)
+	for _, d := range more.ToolCalls {
+		if seen.has(&d) {
+			continue
+		}
+		if more.Whole {
+			d.Index = len(ch.ToolCalls)
+		}
+		if err := ch.call(d); err != nil {
+			return err
+		}
+	}
+	if r := more.FinishReason; r != "" && !ch.FinishReason.spoils() && (r.spoils() || ch.FinishReason == "" || len(ch.ToolCalls) > had) {
+		ch.FinishReason = r
+	}
+	for name, raw := range more.DeltaExtra {
+		if _, there := ch.DeltaExtra[name]; !there {
+			set(&ch.DeltaExtra, name, raw)
+		}
+	}
+	return nil
+}
+
+// sameCalls knows the calls of the choices so far: what one of them says once
+// more is no further call.
+type sameCalls struct {
+	known map[sameCall]bool
+	n     int // how many have been added
+}
+
+type sameCall struct {
+	index           int // where there is no name
+	name, arguments string
+}
+
+func (d *ToolCallDelta) same() sameCall {
+	if d.Name != "" {
+		return sameCall{0, d.Name, d.Arguments}
+	}
+	return sameCall{d.Index, "", d.Arguments}
+}
+
+func (s *sameCalls) add(all []ToolCallDelta) {
+	if s.known == nil {
+		s.known = make(map[sameCall]bool)
+	}
+	for ; s.n < len(all); s.n++ {
+		s.known[all[s.n].same()] = true
+	}
+}
+
+func (s *sameCalls) has(d *ToolCallDelta) bool { return s.known[d.same()] }
 
 // settle puts a whole message in the place of the pieces, unless it says
 // nothing, as the one that some servers have beside each delta, or only repeats

@@ -154,7 +154,7 @@ func TestParseChunk(t *testing.T) {
 			in:   delta(`"tool_calls":[{"extra_content":{"google":{"thought_signature":"s"}}}]`),
 			want: calls(chat.ToolCallDelta{Index: -1, Extra: raws{"extra_content": raw(`{"google":{"thought_signature":"s"}}`)}}),
 		},
-		"the old function_call":  {in: delta(`"function_call":{"name":"f","arguments":"{}"}`), want: calls(chat.ToolCallDelta{Index: -1, Name: "f", Arguments: "{}"})},
+		"the old function_call":  {in: delta(`"function_call":{"name":"f","arguments":"{}"}`), want: calls(chat.ToolCallDelta{Index: -1, Old: true, Name: "f", Arguments: "{}"})},
 		"an empty function_call": {in: delta(`"function_call":{}`)},
 		"a message in a chunk":   {in: `{"choices":[{"message":{"role":"assistant","content":"all"}}]}`, want: chat.Chunk{Role: chat.RoleAssistant, Content: "all", Whole: true}},
 		"a message so far after a delta": {
@@ -330,12 +330,68 @@ func TestParseResponse(t *testing.T) {
 			in:   `{"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}`,
 			want: chat.Response{Message: chat.Assistant("hi"), FinishReason: chat.FinishStop},
 		},
-		"blank lines before it":    {in: "\n\n\n{\"choices\":[{\"message\":{\"content\":\"hi\"}}]}", want: chat.Response{Message: chat.Assistant("hi")}},
-		"reasoning is no answer":   {in: `{"choices":[{"message":{"content":"","reasoning":"hm"},"finish_reason":"length"}]}`, want: chat.Response{Message: chat.Message{Role: chat.RoleAssistant, Reasoning: "hm", ReasoningKey: "reasoning"}, FinishReason: chat.FinishLength}, empty: true},
-		"a refusal is an answer":   {in: `{"choices":[{"message":{"refusal":"no"}}]}`, want: chat.Response{Message: chat.Message{Role: chat.RoleAssistant, Refusal: "no"}}},
-		"no choices":               {in: `{"choices":[]}`, want: chat.Response{Message: chat.Assistant("")}, empty: true},
-		"nothing that is known":    {in: `{"hello":1}`, want: chat.Response{Message: chat.Assistant(""), Extra: raws{"hello": raw("1")}}, empty: true},
-		"a healthy MiniMax answer": {in: `{"choices":[{"message":{"content":"hi"}}],"base_resp":{"status_code":0,"status_msg":""}}`, want: chat.Response{Message: chat.Assistant("hi"), Extra: raws{"base_resp": raw(`{"status_code":0,"status_msg":""}`)}}},
+		"text and calls in choices of their own": {
+			in: `{"choices":[{"message":{"role":"assistant","content":"Let me look."},"finish_reason":"stop"},` +
+				`{"message":{"role":"assistant","content":null,"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"},` +
+				`{"message":{"role":"assistant","tool_calls":[{"id":"b","function":{"name":"g","arguments":"{}"}},{"id":"c","function":{"name":"g","arguments":"{}"}}],"reasoning_opaque":"s"},"finish_reason":"tool_calls"}]}`,
+			want: chat.Response{
+				Message: chat.Message{Role: chat.RoleAssistant, Content: "Let me look.", Extra: raws{"reasoning_opaque": raw(`"s"`)},
+					ToolCalls: []chat.ToolCall{{ID: "a", Name: "f", Arguments: "{}"}, {ID: "b", Name: "g", Arguments: "{}"}, {ID: "c", Name: "g", Arguments: "{}"}}},
+				FinishReason: chat.FinishToolCalls,
+			},
+		},
+		"all in a second choice with the same index": {
+			in:   `{"choices":[{"index":0,"message":{"content":""},"finish_reason":null},{"finish_reason":"stop","message":{"content":"hi","reasoning":"hm"},"index":0}]}`,
+			want: chat.Response{Message: chat.Message{Role: chat.RoleAssistant, Content: "hi", Reasoning: "hm", ReasoningKey: "reasoning"}, FinishReason: chat.FinishStop},
+		},
+		"calls first, then thoughts and text": {
+			in: `{"choices":[{"message":{"tool_calls":[{"id":"a","function":{"name":"f"}}],"reasoning_content":null},"finish_reason":"tool_calls"},{"message":{"reasoning":"hm"}},{"message":{"content":"hi","reasoning":"no"}}]}`,
+			want: chat.Response{Message: chat.Message{Role: chat.RoleAssistant, Content: "hi", Reasoning: "hm", ReasoningKey: "reasoning", ToolCalls: []chat.ToolCall{{ID: "a", Name: "f"}}},
+				FinishReason: chat.FinishToolCalls},
+		},
+		"a cut choice beside one that is whole": {
+			in: `{"choices":[{"message":{"content":"hi"},"finish_reason":"length"},{"message":{"tool_calls":[{"id":"a","function":{"name":"f"}}]},"finish_reason":"tool_calls"}]}`,
+			want: chat.Response{Message: chat.Message{Role: chat.RoleAssistant, Content: "hi", ToolCalls: []chat.ToolCall{{ID: "a", Name: "f"}}},
+				FinishReason: chat.FinishLength},
+		},
+		"choices that are alike are one": {
+			in: `{"choices":[{"message":{"tool_calls":[{"id":"a","function":{"name":"f"}}]},"finish_reason":"tool_calls"},{"message":{"tool_calls":[{"id":"b","function":{"name":"f"}}]},"finish_reason":"stop"}]}`,
+			want: chat.Response{Message: chat.Message{Role: chat.RoleAssistant, ToolCalls: []chat.ToolCall{{ID: "a", Name: "f"}}},
+				FinishReason: chat.FinishToolCalls},
+		},
+		"another choice is another answer": {
+			in:   `{"choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"stop"},{"index":1,"message":{"content":"ho","tool_calls":[{"id":"a","function":{"name":"f"}}]},"finish_reason":"tool_calls"}]}`,
+			want: chat.Response{Message: chat.Assistant("hi"), FinishReason: chat.FinishStop},
+		},
+		"the old form of a call beside the new one": {
+			in: `{"choices":[{"message":{"content":null,"function_call":{"name":"f","arguments":"{}"},"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}`,
+			want: chat.Response{Message: chat.Message{Role: chat.RoleAssistant, ToolCalls: []chat.ToolCall{{ID: "a", Name: "f", Arguments: "{}"}}},
+				FinishReason: chat.FinishToolCalls},
+		},
+		"text beside nothing":          {in: `{"choices":[{"text":"hi","index":0,"finish_reason":"stop"}]}`, want: chat.Response{Message: chat.Assistant("hi"), FinishReason: chat.FinishStop}},
+		"text beside a message":        {in: `{"choices":[{"text":"ho","message":{"content":"hi"}}]}`, want: chat.Response{Message: chat.Assistant("hi")}},
+		"text beside an empty message": {in: `{"choices":[{"text":"ho","message":{"content":""}}]}`, want: chat.Response{Message: chat.Assistant("")}, empty: true},
+		"text that is an object":       {in: `{"choices":[{"message":{"content":[{"type":"text","text":{"value":"hi","annotations":[]}}]}}]}`, want: chat.Response{Message: chat.Assistant("hi")}},
+		"reasoning as an object": {
+			in:   `{"choices":[{"message":{"content":"a","reasoning":{"content":"hm","effort":"low"}}}]}`,
+			want: chat.Response{Message: chat.Message{Role: chat.RoleAssistant, Content: "a", Reasoning: "hm", ReasoningKey: "content"}},
+		},
+		"reasoning as a list": {
+			in:   `{"choices":[{"message":{"content":"a","reasoning_content":[{"type":"text","text":"h"},"m",{"summary":[{"text":"?"}]},{"text":"!","content":"!"},null,7]}}]}`,
+			want: chat.Response{Message: chat.Message{Role: chat.RoleAssistant, Content: "a", Reasoning: "hm?!", ReasoningKey: "content"}},
+		},
+		"reasoning as an empty object": {in: `{"choices":[{"message":{"content":"a","reasoning":{}}}]}`, want: chat.Response{Message: chat.Assistant("a")}},
+		"reasoning as Copilot names it": {
+			in:   `{"choices":[{"message":{"content":"a","reasoning_text":"hm","reasoning_opaque":"s"}}]}`,
+			want: chat.Response{Message: chat.Message{Role: chat.RoleAssistant, Content: "a", Reasoning: "hm", ReasoningKey: "reasoning_text", Extra: raws{"reasoning_opaque": raw(`"s"`)}}},
+		},
+		"Copilot's name with nothing": {in: `{"choices":[{"message":{"content":"a","reasoning_text":null}}]}`, want: chat.Response{Message: chat.Assistant("a")}},
+		"blank lines before it":       {in: "\n\n\n{\"choices\":[{\"message\":{\"content\":\"hi\"}}]}", want: chat.Response{Message: chat.Assistant("hi")}},
+		"reasoning is no answer":      {in: `{"choices":[{"message":{"content":"","reasoning":"hm"},"finish_reason":"length"}]}`, want: chat.Response{Message: chat.Message{Role: chat.RoleAssistant, Reasoning: "hm", ReasoningKey: "reasoning"}, FinishReason: chat.FinishLength}, empty: true},
+		"a refusal is an answer":      {in: `{"choices":[{"message":{"refusal":"no"}}]}`, want: chat.Response{Message: chat.Message{Role: chat.RoleAssistant, Refusal: "no"}}},
+		"no choices":                  {in: `{"choices":[]}`, want: chat.Response{Message: chat.Assistant("")}, empty: true},
+		"nothing that is known":       {in: `{"hello":1}`, want: chat.Response{Message: chat.Assistant(""), Extra: raws{"hello": raw("1")}}, empty: true},
+		"a healthy MiniMax answer":    {in: `{"choices":[{"message":{"content":"hi"}}],"base_resp":{"status_code":0,"status_msg":""}}`, want: chat.Response{Message: chat.Assistant("hi"), Extra: raws{"base_resp": raw(`{"status_code":0,"status_msg":""}`)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, failure, err := chat.ParseResponse([]byte(tc.in))

@@ -3,6 +3,7 @@ package chat
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 )
 
 // delta reads one delta or message into a chunk.
@@ -15,6 +16,24 @@ type delta struct {
 	callID string
 	parts  []Part
 	keep   bool // parts
+	old    bool // there is a function_call
+}
+
+// read reads a delta or message. A function_call that says what is in tool_calls
+// as well is left out right here, for who reads piece by piece.
+func (d *delta) read(c *cursor) error {
+	if err := c.object(func(key []byte) error { return d.member(c, key) }); err != nil || !d.old {
+		return err
+	}
+	all := d.ch.ToolCalls
+	i := slices.IndexFunc(all, isOld)
+	old := &all[i]
+	if slices.ContainsFunc(all, func(t ToolCallDelta) bool {
+		return !t.Old && t.Name == old.Name && t.Arguments == old.Arguments
+	}) {
+		d.ch.ToolCalls = slices.Delete(all, i, i+1)
+	}
+	return nil
 }
 
 func (d *delta) member(c *cursor, key []byte) (err error) {
@@ -36,14 +55,9 @@ func (d *delta) member(c *cursor, key []byte) (err error) {
 	case "reasoning_content", "reasoning":
 		// A null also tells the name. DeepSeek wants the field back, empty, in
 		// a turn without a thought, and a server that has the field takes it.
-		var s, loose string
-		s, loose, err = c.piece()
-		ch.think(string(key), s, loose)
-	case "thinking":
-		var s, loose string
-		if s, loose, err = c.piece(); s != "" {
-			ch.think("thinking", s, loose)
-		}
+		err = ch.thought(c, key, true)
+	case "thinking", "reasoning_text": // the latter is Copilot's
+		err = ch.thought(c, key, false)
 	case detailsKey:
 		if err = put(c, &ch.DeltaExtra, key); err == nil && ch.Reasoning == "" {
 			var loose string
@@ -60,9 +74,10 @@ func (d *delta) member(c *cursor, key []byte) (err error) {
 	case "tool_calls":
 		err = d.toolCalls(c)
 	case "function_call": // the form before there were several calls
-		call := ToolCallDelta{Index: -1}
+		call := ToolCallDelta{Index: -1, Old: true}
 		err = c.object(func(key []byte) error { return call.function(c, key) })
 		if err == nil && (call.Name != "" || call.Arguments != "") {
+			d.old = true
 			err = ch.call(call)
 		}
 	case "name":
@@ -73,6 +88,54 @@ func (d *delta) member(c *cursor, key []byte) (err error) {
 		err = put(c, &ch.DeltaExtra, key)
 	}
 	return err
+}
+
+// thought reads reasoning. Without words it only tells its name, if it is one
+// that null tells. Reasoning as an object or a list is shown and not sent back:
+// the stream does not say of what parts it is made.
+func (ch *Chunk) thought(c *cursor, key []byte, null bool) error {
+	if k, err := c.kind(); err == nil && (k == '{' || k == '[') {
+		b, err := appendWords(nil, c)
+		if s, loose := tidy(string(b)); s != "" {
+			ch.think(inContent, s, loose)
+		}
+		return err
+	}
+	s, loose, err := c.piece()
+	if s != "" || null {
+		ch.think(string(key), s, loose)
+	}
+	return err
+}
+
+// appendWords appends the text of a string, of an object, or of a list of them,
+// in loose form. Of an object with several texts it takes the first.
+func appendWords(all []byte, c *cursor) ([]byte, error) {
+	k, err := c.kind()
+	if err != nil {
+		return all, err
+	}
+	switch k {
+	case '[':
+		err = c.elements(func(int) (err error) { all, err = appendWords(all, c); return err })
+	case '{':
+		before := len(all)
+		err = c.members(func(key []byte) (err error) {
+			switch string(key) {
+			case "text", "content", "thinking", "reasoning", "summary", "value":
+				if len(all) == before {
+					all, err = appendWords(all, c)
+					return err
+				}
+			}
+			return c.skip()
+		})
+	default:
+		var b []byte
+		b, _, err = c.looseBytes()
+		all = append(all, b...)
+	}
+	return all, err
 }
 
 // think takes reasoning under one of its names. Servers that change the name
@@ -165,8 +228,10 @@ func (d *delta) part(c *cursor, t *texts) error {
 			switch string(key) {
 			case "type":
 				p.Type, err = c.text()
-			case "text":
-				p.Text, loose, err = c.piece()
+			case "text": // a string, or {"value":"…"} of another API
+				var b []byte
+				b, err = appendWords(nil, c)
+				p.Text, loose = tidy(string(b))
 			default:
 				err = put(c, &p.Extra, key)
 			}

@@ -17,6 +17,8 @@
 //     server with a closed schema accepts: no null content where a string is
 //     due, no empty list of tool calls, arguments always a string that holds an
 //     object, no name twice. Equal requests give equal bytes.
+//   - What one server demands in a conversation another refuses: reasoning, and
+//     fields of its own. A [Form] says what goes to whom.
 //   - An [Assembler] turns the chunks of a stream into the [Response] that a
 //     plain call would have returned, however the server cut it up, within a
 //     character too. Who reads the chunks themselves has a [Joiner] for that.

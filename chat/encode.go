@@ -15,13 +15,15 @@ import (
 // varies from call to call, so that a longer one begins with the same bytes.
 // Errors name the field, never its content.
 func (r *Request) AppendJSON(dst []byte, stream, includeUsage bool) ([]byte, error) {
-	return r.AppendJSONFunc(dst, "", stream, includeUsage, func(dst []byte, m *Message) ([]byte, error) { return m.AppendJSON(dst) })
+	form := r.Form()
+	return r.AppendJSONFunc(dst, "", stream, includeUsage, form.AppendMessage)
 }
 
 // AppendJSONFunc is [Request.AppendJSON] with the messages written by message,
-// which appends one to dst as [Message.AppendJSON] does, or notes where it
+// which appends one to dst as [Form.AppendMessage] does, or notes where it
 // belongs and returns dst as it is. A client that has encoded a message before
-// need not do it again.
+// need not do it again, and one that knows what its server refuses leaves it
+// out.
 //
 // model, if not empty, is asked for in place of r.Model.
 func (r *Request) AppendJSONFunc(dst []byte, model string, stream, includeUsage bool, message func(dst []byte, m *Message) ([]byte, error)) ([]byte, error) {
@@ -49,7 +51,7 @@ func (r *Request) AppendJSONFunc(dst []byte, model string, stream, includeUsage 
 	if len(r.Tools) > 0 && o.want("tools") {
 		o.tools(r.Tools)
 	}
-	if _, there := r.Extra["tools"]; there || len(r.Tools) > 0 {
+	if r.offersTools() {
 		// OpenAI refuses these two in a request without tools.
 		o.toolChoice(r.ToolChoice)
 		o.bool("parallel_tool_calls", r.ParallelToolCalls)
@@ -86,66 +88,13 @@ func (r *Request) AppendJSONFunc(dst []byte, model string, stream, includeUsage 
 	return append(o.buf, '}'), nil
 }
 
-// AppendJSON appends the message's JSON to dst, in the form that is sent.
-func (m *Message) AppendJSON(dst []byte) ([]byte, error) {
-	dst, err := m.appendMembers(append(dst, '{'))
-	if err != nil {
-		return nil, fmt.Errorf("chat: message: %w", err)
-	}
-	return append(dst, '}'), nil
-}
+// AppendJSON appends the message's JSON to dst, in the form that is sent in a
+// request without tools. [Form] has others.
+func (m *Message) AppendJSON(dst []byte) ([]byte, error) { return new(Form).AppendMessage(dst, m) }
 
-// MarshalJSON returns the message in the form that is sent. [json.Marshal] then
+// MarshalJSON returns what [Message.AppendJSON] does. [json.Marshal] then
 // escapes <, > and & in it, which changes the bytes and not what they say.
 func (m Message) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
-
-func (m *Message) appendMembers(dst []byte) ([]byte, error) {
-	o := object{buf: dst, taken: m.Extra}
-	o.key("role")
-	o.buf = appendString(o.buf, string(m.Role))
-	if o.want("content") {
-		switch {
-		case len(m.Parts) > 0:
-			o.parts(m.Parts)
-		case m.Content != "" || len(m.ToolCalls) == 0 && m.Refusal == "":
-			o.buf = appendString(o.buf, m.Content)
-		default:
-			// A message that only calls tools: null is what the API documents
-			// and what templates of open models expect.
-			o.buf = append(o.buf, "null"...)
-		}
-	}
-	if len(m.ToolCalls) > 0 {
-		o.reasoning(m.Reasoning, m.ReasoningKey)
-		if o.want("tool_calls") {
-			o.toolCalls(m.ToolCalls)
-		}
-	}
-	o.str("refusal", m.Refusal)
-	o.str("tool_call_id", m.ToolCallID)
-	o.str("name", m.Name)
-	o.taken = nil
-	o.extra(m.Extra, "role")
-	return o.buf, o.err
-}
-
-// reasoning gives reasoning back under the name under which it came. The key
-// alone is enough: DeepSeek wants the field also where it is empty.
-func (o *object) reasoning(text, key string) {
-	switch key {
-	case "":
-		o.str("reasoning_content", text)
-	case inContent:
-		// It came among the parts of the content, from a server whose schema
-		// has no field for it (Mistral) and which does not ask for it.
-	case "role", "tool_calls", "refusal", "tool_call_id", "name":
-		o.fail(fmt.Errorf("ReasoningKey is %q, want a name that no other field has", key))
-	default:
-		if o.want(key) {
-			o.buf = appendString(o.buf, text)
-		}
-	}
-}
 
 func (o *object) parts(parts []Part) {
 	o.buf = append(o.buf, '[')
@@ -154,11 +103,8 @@ func (o *object) parts(parts []Part) {
 			o.buf = append(o.buf, ',')
 		}
 		p := &parts[i]
-		in := o.open(p.Extra)
-		kind := p.Type
-		if kind == "" {
-			kind = "text"
-		}
+		kind := firstOf(p.Type, "text")
+		in := o.open(p.Extra, ofPart, kind)
 		in.str("type", kind)
 		if (p.Text != "" || kind == "text") && in.want("text") {
 			in.buf = appendString(in.buf, p.Text)
@@ -168,19 +114,16 @@ func (o *object) parts(parts []Part) {
 	o.buf = append(o.buf, ']')
 }
 
-func (o *object) toolCalls(calls []ToolCall) {
+func (o *object) toolCalls(calls []ToolCall, f *Form) {
 	o.buf = append(o.buf, '[')
 	for i := range calls {
 		if i > 0 {
 			o.buf = append(o.buf, ',')
 		}
 		c := &calls[i]
-		in := o.open(c.Extra)
-		in.str("id", c.ID)
-		kind := c.Type
-		if kind == "" {
-			kind = functionType
-		}
+		kind := firstOf(c.Type, functionType)
+		in := o.open(c.Extra, ofCall, kind)
+		in.str("id", f.id(c.ID))
 		in.str("type", kind)
 		if in.want("function") {
 			in.buf = append(in.buf, `{"name":`...)
@@ -228,7 +171,7 @@ func (o *object) tools(tools []Tool) {
 		}
 		t := &tools[i]
 		o.buf = append(o.buf, `{"type":"function","function":`...)
-		in := o.open(nil)
+		in := o.open(nil, ofRequest, "")
 		in.key("name")
 		in.buf = appendString(in.buf, t.Name)
 		in.str("description", t.Description)

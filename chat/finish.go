@@ -40,6 +40,9 @@ func (r FinishReason) Limited() bool { return r.kind() == limited }
 // declines in its own words stops as always.
 func (r FinishReason) Filtered() bool { return r.kind() == filtered }
 
+// spoils reports whether the answer is not what the model meant to say.
+func (r FinishReason) spoils() bool { return r.kind() >= failed }
+
 type finishKind int
 
 const (

@@ -19,6 +19,8 @@ var seeds = []string{
 	`{"role":"user","content":{"type":"text","text":"a"},"name":"n","tool_call_id":7}`,
 	`{"error":{"error":{"message":"m","code":429,"metadata":{"error_type":"x"}}},"base_resp":{"status_code":1}}`,
 	`[{"error":"{\"detail\":[{\"msg\":\"m\"}]}"}]`, `"\"{}\""`, `{"x_groq":{"usage":{"total_tokens":1},"error":"e"}}`,
+	`{"choices":[{"message":{"content":"a"}},{"message":{"function_call":{"name":"f","arguments":"{}"},"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}{}"}}],"reasoning":[{"text":"a"}]},"finish_reason":"length"}]}`,
+	`{"choices":[{"text":"a","index":0},{"index":0,"delta":{"content":[{"type":"text","text":{"value":"b"}}],"reasoning_text":"c","refusal":"d","name":"e","x":["f"]}}]}`,
 	`{"choices":{"delta":{"reasoning":"a","reasoning_content":"b","thinking":"c"}},"service_tier":"auto"}`,
 }
 
@@ -134,6 +136,21 @@ func requireSendable(t *testing.T, r *chat.Response) {
 	requireRaw(t, r.Extra, r.ChoiceExtra, r.Message.Extra)
 	require.Equal(t, chat.RoleAssistant, r.Message.Role)
 	requireStable(t, r.Message)
+	for _, form := range forms {
+		b, err := form.AppendMessage(nil, &r.Message)
+		require.NoError(t, err)
+		require.True(t, json.Valid(b), "%s", b)
+		var again chat.Message
+		require.NoError(t, again.UnmarshalJSON(b))
+	}
+}
+
+// forms are what servers may want.
+var forms = []chat.Form{
+	{Tools: true},
+	{ReasoningKey: "reasoning_content", ShortIDs: true},
+	{Omit: []string{"reasoning", "refusal", "x", "id", "name"}},
+	{Bare: true, Tools: true, ReasoningKey: "reasoning"},
 }
 
 // requireStable checks that a message can be sent, and that sending what was

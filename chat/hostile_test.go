@@ -84,6 +84,23 @@ func TestHostileAnswersCostTheirSize(t *testing.T) {
 		"one call, an index per piece": func() []string {
 			return append([]string{piece("0", "id", "f", `{"k":[0`)}, stream(piece("%", "-", "-", `,0`))()...)
 		},
+		"calls in many choices":       whole(`{"choices":[`, `{"message":{"tool_calls":[{"id":"a","function":{"name":"f"}}]}},`, `{}]}`),
+		"other calls in many choices": func() []string { return []string{manyChoices(n)} },
+		"calls in the old form":       stream(delta(`"function_call":{"name":"f%","arguments":"{}"}`)),
+		"calls in both forms":         stream(delta(`"function_call":{"name":"f","arguments":"{"},"tool_calls":[{"index":0,"function":{"name":"f","arguments":"{"}}]`)),
+		"old forms in one chunk":      whole(`{"choices":[{"delta":{`, `"function_call":{"name":"f","arguments":"{}"},`, `"tool_calls":[{"id":"a"}]}}]}`),
+		"arguments again and again":   stream(piece("0", "-", "-", `{"x":1}`)),
+		"other arguments behind them": stream(piece("0", "-", "-", `{"x":%}`)),
+		"heads that share an id":      stream(piece("%", "a", "f", "")),
+		"a field that changes":        stream(delta(`"x":"%"`)),
+		"a field of changing members": stream(delta(`"x":{"y":{"z":[%]},"n":%}`)),
+		"a field of many members": func() []string {
+			return slices.Repeat([]string{delta(`"x":{` + strings.Repeat(`"y":[0],`, 1<<15) + `"z":[0]}`)}, 4)
+		},
+		"a deep field that changes":   stream(delta(`"x":` + strings.Repeat(`{"x":`, 100) + "%" + strings.Repeat(`}`, 100))),
+		"a reason with every piece":   stream(`{"choices":[{"delta":{"content":"a"},"finish_reason":"length%"}]}`),
+		"thoughts of many parts":      whole(`{"choices":[{"delta":{"reasoning":[`, `{"text":[{"content":"abc"}]},`, `""]}}]}`),
+		"texts of many values":        whole(`{"choices":[{"delta":{"content":[`, `{"text":{"value":"abc"}},`, `""]}}]}`),
 		"announcements without end":   stream(piece("0", "id%", "f", "")),
 		"fields that say nothing":     whole(`{"choices":[{"delta":{"x":[`, `{"a":[{"b":""}]},`, `0]}}]}`),
 		"an error that says nothing":  whole(`{"error":[`, `{"message":{"a":[[0]]}},`, `0]}`),
@@ -164,6 +181,16 @@ func TestHostileAnswersKeepTheirSize(t *testing.T) {
 			runtime.KeepAlive(resp)
 		})
 	}
+}
+
+// manyChoices is an answer of n choices with a call each.
+func manyChoices(n int) string {
+	var b strings.Builder
+	b.WriteString(`{"choices":[`)
+	for i := range n {
+		fmt.Fprintf(&b, `{"message":{"tool_calls":[{"function":{"name":"f%d"}}]}},`, i%chat.MaxToolCalls)
+	}
+	return b.String() + `{}]}`
 }
 
 // growing is a stream in which each piece has the name so far, and so is

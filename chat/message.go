@@ -31,13 +31,15 @@ type Message struct {
 	Parts []Part
 
 	// Reasoning is what the model thought before it answered, as far as the
-	// server shows it. It is sent back only in messages that also call tools,
-	// where some servers demand it; others ignore or refuse it elsewhere.
+	// server shows it. Some servers demand it back, and others refuse it: it is
+	// sent in messages that call tools, and in those of the assistant in a
+	// request that offers some. [Form] says more.
 	Reasoning string
 
 	// ReasoningKey is the name under which the server sent Reasoning, and
 	// under which it gets it back: reasoning_content if empty. It is content
-	// if reasoning came as parts of the content; then it is not sent back.
+	// if reasoning came in parts, of the content or otherwise; then it is not sent
+	// back.
 	ReasoningKey string
 
 	// Refusal is the text with which a model declines, where a server keeps

@@ -18,6 +18,10 @@ type object struct {
 	taken map[string]json.RawMessage // members that Extra writes instead
 	some  bool                       // a member has been written
 	err   error                      // the first failure
+
+	form *Form  // leaves members out; nil if it leaves none
+	of   level  // and what this is there
+	kind string // its type, where it has one
 }
 
 func (o *object) key(name string) {
@@ -28,9 +32,10 @@ func (o *object) key(name string) {
 	o.buf = append(appendString(o.buf, name), ':')
 }
 
-// want writes the key and reports true, unless Extra has the member.
+// want writes the key and reports true, unless Extra has the member or the form
+// leaves it out.
 func (o *object) want(name string) bool {
-	if _, there := o.taken[name]; there {
+	if _, there := o.taken[name]; there || o.omits(name) {
 		return false
 	}
 	o.key(name)
@@ -94,7 +99,7 @@ func (o *object) extra(m map[string]json.RawMessage, except ...string) {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(m)) {
-		if len(m[name]) > 0 && !slices.Contains(except, name) {
+		if len(m[name]) > 0 && !slices.Contains(except, name) && !o.omits(name) {
 			o.key(name)
 			o.raw(name, m[name])
 		}
@@ -109,8 +114,8 @@ func (o *object) fail(err error) {
 
 // open begins an object within o, and close ends it, as element i of the
 // list with the given name. In between o is not used.
-func (o *object) open(extra map[string]json.RawMessage) object {
-	return object{buf: append(o.buf, '{'), taken: extra}
+func (o *object) open(extra map[string]json.RawMessage, of level, kind string) object {
+	return object{buf: append(o.buf, '{'), taken: extra, form: o.form, of: of, kind: kind}
 }
 
 func (o *object) close(in *object, extra map[string]json.RawMessage, list string, i int) {

@@ -8,15 +8,29 @@ import "encoding/json"
 // finish reason or usage does not, nor does one that only labels what is to
 // come: {"audio":{"id":"a"}}.
 func (c *Chunk) Output() bool {
-	if c.Content != "" || c.Reasoning != "" || c.Refusal != "" {
+	if c.writes() {
 		return true
 	}
 	for i := range c.ToolCalls {
-		if c.ToolCalls[i].Arguments != "" || generated(c.ToolCalls[i].Extra) {
+		if generated(c.ToolCalls[i].Extra) {
 			return true
 		}
 	}
 	return generated(c.DeltaExtra)
+}
+
+// writes reports whether the chunk has text or arguments. Data of another kind
+// may also be added when the model is done: sources, say.
+func (c *Chunk) writes() bool {
+	if c.Content != "" || c.Reasoning != "" || c.Refusal != "" {
+		return true
+	}
+	for i := range c.ToolCalls {
+		if c.ToolCalls[i].Arguments != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // generated reports whether fields without a place of their own hold anything

@@ -60,6 +60,10 @@ type Request struct {
 	// whoever watches the caller that the model is at work. It is never sent.
 	OnOutput func()
 
+	// OnBytes is the same for whatever comes of the answer, signs that somebody is
+	// there included. A server that sends nothing else is alive, and may think.
+	OnBytes func()
+
 	// Caller names who asks (an agent, a job), for tables and events.
 	// It is never sent.
 	Caller string

@@ -119,6 +119,11 @@ type ToolCallDelta struct {
 	Name      string
 	Arguments string // a fragment; JSON only when all are joined
 
+	// Old is set if it came as function_call, the form before there were several
+	// calls. Some servers send that beside tool_calls, for one of those: an
+	// [Assembler] then leaves it out.
+	Old bool
+
 	Extra map[string]json.RawMessage
 
 	cut string // the loose form of Arguments, if it has one

@@ -56,3 +56,36 @@ func (c *cursor) saysWithin(label func(key []byte) bool) bool {
 	}
 	return err == errSaid
 }
+
+// replaces reports whether a value can stand in the place of one that came
+// before it: they are equal, or it has grown out of it, or neither is a text or
+// a list. Otherwise they are pieces. Of objects it looks at the members, and as
+// deep as levels says.
+func replaces(raw, old []byte, levels int) bool {
+	if levels == 0 || len(raw) == 0 || len(old) == 0 || raw[0] != old[0] || bytes.Equal(raw, old) {
+		return true
+	}
+	switch raw[0] {
+	case '"', '[':
+		return bytes.HasPrefix(raw, bytes.TrimSpace(old[:len(old)-1]))
+	case '{':
+		had := membersOf(old)
+		for name, value := range membersOf(raw) {
+			if before, there := had[name]; there && !replaces(value, before, levels-1) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// membersOf returns the members of an object.
+func membersOf(raw []byte) map[string][]byte {
+	all := make(map[string][]byte)
+	c := cursor{data: raw}
+	_ = c.object(func(key []byte) (err error) {
+		all[string(key)], err = c.raw()
+		return err
+	})
+	return all
+}

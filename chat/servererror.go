@@ -79,6 +79,8 @@ func parseError(data []byte, wraps int) *ServerError {
 func parseErrorObject(c *cursor, wraps int) *ServerError {
 	var nested, detail, list, base, within, named []byte
 	var name string // of an exception
+	var kind string // beside the error, as TGI has it
+	var title string
 	var flat ServerError
 	var marked, answer bool
 	err := c.members(func(key []byte) (err error) {
@@ -110,6 +112,9 @@ func parseErrorObject(c *cursor, wraps int) *ServerError {
 			var s string
 			s, err = c.text()
 			flat.Type = firstOf(flat.Type, s)
+			kind = firstOf(kind, s)
+		case "title": // of a problem, RFC 9457
+			title, err = c.text()
 		default:
 			if isException(key) {
 				name = string(key)
@@ -130,6 +135,7 @@ func parseErrorObject(c *cursor, wraps int) *ServerError {
 	var e *ServerError
 	switch {
 	case string(nested) == "true":
+		flat.Message = firstOf(flat.Message, title)
 		return &flat
 	case saysWithin(nested, nil):
 		e = errorValue(nested, wraps+1)
@@ -151,10 +157,14 @@ func parseErrorObject(c *cursor, wraps int) *ServerError {
 		return &flat
 	case saysWithin(detail, nil):
 		e = errorValue(detail, wraps+1)
+	case title != "" && flat.Status != 0:
+		flat.Message = title
+		return &flat
 	default:
 		return nil
 	}
 	e.fill(&flat)
+	e.Type = firstOf(e.Type, kind)
 	return e
 }
 
@@ -354,7 +364,7 @@ func (e *ServerError) member(c *cursor, key []byte, wraps int) (err error) {
 		if s, err = c.text(); s != "" {
 			e.Type = s[strings.LastIndexByte(s, '#')+1:]
 		}
-	case "code":
+	case "code", "error_code":
 		s, err = c.scalar()
 		e.Code = firstOf(s, e.Code)
 	case "param":

@@ -41,9 +41,9 @@ func namedStatus(name string) int {
 		return 404
 	case "REQUEST_ENTITY_TOO_LARGE", "request_too_large":
 		return 413
-	case "UNPROCESSABLE_ENTITY":
+	case "UNPROCESSABLE_ENTITY", "validation":
 		return 422
-	case "TOO_MANY_REQUESTS", "RESOURCE_EXHAUSTED", "rate_limit_error", "rate_limit_exceeded", "insufficient_quota":
+	case "TOO_MANY_REQUESTS", "RESOURCE_EXHAUSTED", "REQUEST_LIMIT_EXCEEDED", "rate_limit_error", "rate_limit_exceeded", "insufficient_quota":
 		return 429
 	case "INTERNAL_SERVER_ERROR", "INTERNAL", "InternalServerError", "api_error", "server_error":
 		return 500

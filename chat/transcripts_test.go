@@ -45,8 +45,10 @@ type transcript struct {
 
 	Error *chat.ServerError `json:"error,omitempty"`
 
-	// SentBack is the answer as a later request has it.
-	SentBack json.RawMessage `json:"sent_back"`
+	// SentBack is the answer as a later request has it, WithTools as one that
+	// offers tools does if that differs.
+	SentBack  json.RawMessage `json:"sent_back"`
+	WithTools json.RawMessage `json:"sent_back_with_tools,omitempty"`
 }
 
 // read reads a stream as a client does.
@@ -98,6 +100,12 @@ func read(t *testing.T, src io.Reader) transcript {
 	var err error
 	got.SentBack, err = m.AppendJSON(nil)
 	require.NoError(t, err)
+	form := chat.Form{Tools: true}
+	with, err := form.AppendMessage(nil, m)
+	require.NoError(t, err)
+	if !bytes.Equal(with, got.SentBack) {
+		got.WithTools = with
+	}
 	return got
 }
 

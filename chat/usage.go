@@ -52,3 +52,8 @@ func (c *cursor) usage() (*Usage, error) {
 	}
 	return u, nil
 }
+
+// counts reports whether anything was counted. Some servers end with zeros.
+func (u *Usage) counts() bool {
+	return u.PromptTokens > 0 || u.CompletionTokens > 0 || u.TotalTokens > 0
+}

@@ -8,8 +8,10 @@
 //     is not waited for.
 //   - The same bytes give the same events and the same error, however reads cut
 //     them up.
-//   - One byte order mark at the very start is dropped. Text that is left when
-//     the stream ends is discarded, as the standard says, and reported as such.
+//   - Byte order marks are dropped, at the very start and, beyond the standard,
+//     before any other line: streams that are put together of several have them
+//     in between. Text that is left when the stream ends is discarded, as the
+//     standard says, and reported as such.
 //   - An event larger than the limit is an error that names the limit, never a
 //     silent end, and the buffer never holds more than the limit and 4 KiB.
 //

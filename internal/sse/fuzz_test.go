@@ -17,6 +17,7 @@ func FuzzReader(f *testing.F) {
 	for _, in := range []string{
 		"data: a\r\n\r\ndata: b\n\n",
 		"\xEF\xBB\xBFdata: a\rdata\revent:x\r\r:c\rid\r\r",
+		"data: a\n\n\xEF\xBB\xBFdata: b\n\xEF\xBB\xBF\n\xEF\xBB\xBF:c\n\n",
 		": ping\n\nevent: ping\n\nid: 7\n\nretry: 5\n\ndata: b\n\ndata: [DONE]\n\n",
 		"error: {\"code\":500}\n\ndata: cut sho",
 		"data: 0123456789\n:0123456789012345678901\ndata: 0123456789\n\n",
@@ -85,6 +86,9 @@ func reference(in []byte, limit int) (events []event, err error) {
 			at++
 		}
 		text = text[at+1:]
+		for strings.HasPrefix(line, "\xEF\xBB\xBF") {
+			line = line[3:]
+		}
 
 		name, value, _ := strings.Cut(line, ":")
 		value = strings.TrimPrefix(value, " ")

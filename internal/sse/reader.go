@@ -142,7 +142,7 @@ func (r *Reader) Offset() int64 { return r.total - int64(r.end-r.start) }
 // valid after Next has returned io.ErrUnexpectedEOF.
 func (r *Reader) Rest() []byte {
 	data := append([]byte(nil), r.buf[r.dataStart:r.dataEnd]...)
-	line := r.buf[r.start:r.end]
+	line := unmarked(r.buf[r.start:r.end])
 	name, value, colon := bytes.Cut(line, []byte{':'})
 	switch {
 	case colon && string(name) == "data":
@@ -159,6 +159,7 @@ func (r *Reader) Rest() []byte {
 // take adds a line to the event under construction, and returns what is to be
 // reported, if anything.
 func (r *Reader) take(line []byte) (Event, bool) {
+	line = unmarked(line)
 	if len(line) == 0 {
 		return r.dispatch()
 	}
@@ -251,9 +252,18 @@ func (r *Reader) line() ([]byte, error) {
 	}
 }
 
+const bom = "\xEF\xBB\xBF"
+
+// unmarked returns a line without the byte order marks before it.
+func unmarked(line []byte) []byte {
+	for len(line) >= len(bom) && string(line[:len(bom)]) == bom {
+		line = line[len(bom):]
+	}
+	return line
+}
+
 // mark drops a byte order mark and reports whether enough has arrived to tell.
 func (r *Reader) mark() bool {
-	const bom = "\xEF\xBB\xBF"
 	head := r.buf[r.start:r.end]
 	if len(head) < len(bom) && r.err == nil && string(head) == bom[:len(head)] {
 		return false

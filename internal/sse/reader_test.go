@@ -88,8 +88,13 @@ func TestNext(t *testing.T) {
 		"an unknown name without a colon":         {in: "<html>\n", want: []event{field("<html>", "")}},
 		"a byte order mark":                       {in: "\xEF\xBB\xBFdata: a\n\n", want: []event{message("a")}},
 		"a byte order mark and nothing else":      {in: "\xEF\xBB\xBF"},
-		"a second byte order mark stays":          {in: "\xEF\xBB\xBF\xEF\xBB\xBFdata: a\n\n", want: []event{field("\uFEFFdata", "a")}},
-		"a later byte order mark stays":           {in: "data: a\n\n\xEF\xBB\xBFdata: b\n\n", want: []event{message("a"), field("\uFEFFdata", "b")}},
+		"several byte order marks":                {in: "\xEF\xBB\xBF\xEF\xBB\xBF\xEF\xBB\xBFdata: a\n\n", want: []event{message("a")}},
+		"a byte order mark between events":        {in: "data: a\n\n\xEF\xBB\xBFdata: b\n\n", want: []event{message("a"), message("b")}},
+		"a byte order mark before a ping":         {in: "data: a\n\n\xEF\xBB\xBF: b\n\n", want: []event{message("a"), ping("b")}},
+		"a byte order mark within an event":       {in: "data: a\n\xEF\xBB\xBFdata: b\n\n", want: []event{message("a\nb")}},
+		"a byte order mark alone on a line":       {in: "data: a\n\n\xEF\xBB\xBF\n\ndata: b\n\n", want: []event{message("a"), message("b")}},
+		"a byte order mark in the data stays":     {in: "data: \xEF\xBB\xBFa\n\n", want: []event{message("\uFEFFa")}},
+		"a byte order mark behind a space stays":  {in: "data: a\n \xEF\xBB\xBFdata: b\n\n", want: []event{field(" \uFEFFdata", "b"), message("a")}},
 		"half a byte order mark stays":            {in: "\xEF\xBBdata: a\n\n", want: []event{field("\xEF\xBBdata", "a")}},
 		"bytes that are not UTF-8 pass":           {in: "data: \xff\n\n", want: []event{message("\xff")}},
 		"NUL passes":                              {in: "data: a\x00b\n\n", want: []event{message("a\x00b")}},
@@ -307,6 +312,23 @@ func TestClose(t *testing.T) {
 	}
 }
 
+func TestRest(t *testing.T) {
+	for in, want := range map[string]string{
+		"data: a\n\ndata: b":                "b",
+		"data: a\n\n\xEF\xBB\xBFdata: b":    "b",
+		"data: a\ndata: b":                  "a\nb",
+		"data: a\n\xEF\xBB\xBFdata: b":      "a\nb",
+		"data: a\n\n{\"error\":1}":          `{"error":1}`,
+		"\xEF\xBB\xBF\xEF\xBB\xBF{\"a\":1}": `{"a":1}`,
+		"data: a\n: b":                      "a",
+	} {
+		r := sse.NewReader(strings.NewReader(in), 100)
+		_, err := drain(t, r)
+		require.Equal(t, io.ErrUnexpectedEOF, err, "%q", in)
+		assert.Equal(t, want, string(r.Rest()), "%q", in)
+	}
+}
+
 func TestSplit(t *testing.T) {
 	whole := func(data []byte) bool { return string(data) == "[DONE]" || json.Valid(data) }
 	for name, tc := range map[string]struct {
@@ -325,6 +347,7 @@ func TestSplit(t *testing.T) {
 		"a comment between":         {in: "data: {}\n: still here\ndata: 1\n\n", want: []event{ping("still here"), message("{}"), message("1")}},
 		"text is no value":          {in: "data: a\ndata: b\n\n", want: []event{message("a\nb")}},
 		"nor is nothing":            {in: "data:\ndata: 1\n\n", want: []event{message("\n1")}},
+		"a byte order mark between": {in: "data: {}\n\xEF\xBB\xBFdata: 1\n\n", want: []event{message("{}"), message("1")}},
 		"not after a line of a few": {in: "data: [\ndata: ]\ndata: 1\n\n", want: []event{message("[\n]\n1")}},
 	} {
 		t.Run(name, func(t *testing.T) {
