@@ -65,6 +65,21 @@ func (c *Client) Alive(endpoint string) {
 	}
 }
 
+// Ailing tells the client that an endpoint, by its name, was found unable to
+// serve: if its breaker is open, no trial is made for one Cooldown from now, which
+// does not go on for ever (see MaxPostpone in [breaker.Config]). A closed breaker
+// takes no notice, since calls know better. An empty name stands for all endpoints.
+func (c *Client) Ailing(endpoint string) {
+	for _, ep := range c.eps {
+		if endpoint == "" || endpoint == ep.name {
+			ep.breaker.Postpone(ailing)
+		}
+	}
+}
+
+// ailing is longer than any Cooldown, which is what bounds it.
+const ailing = time.Hour
+
 // AllowProbe reports whether somebody else's probe of an endpoint, by its name,
 // may be sent now, and takes what it costs from the endpoint's retry budget, so
 // that probes and retries together add a bounded load. It refuses only while

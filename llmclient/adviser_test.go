@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/neverhang/neverhang/breaker"
 	fake "github.com/neverhang/neverhang/internal/fakeserver"
 	"github.com/neverhang/neverhang/llmclient"
 )
@@ -144,4 +145,40 @@ func TestProbesOfOthersDrawOnTheRetryBudget(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.True(t, w.client.AllowProbe(at))
 	})
+}
+
+func TestATrialIsPutOffWhileTheEndpointIsAiling(t *testing.T) {
+	for name, tc := range map[string]struct {
+		told  bool
+		after time.Duration
+	}{
+		"nothing is said": {false, 5 * time.Second},
+		"it is":           {true, 9 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := fake.Config{Script: func(q *fake.Request) fake.Step {
+				if q.Ordinal == 1 {
+					return fake.Status(500, "out of order")
+				}
+				return fake.Answer("ok")
+			}}
+			inWorld(t, srv, func(c *llmclient.Config) {
+				c.Breaker.Failures, c.Retry.Attempts = 1, 1
+			}, func(t *testing.T, w *world) {
+				_, err := w.client.Chat(t.Context(), hello())
+				failure(t, err, llmclient.ErrServer)
+				require.Equal(t, breaker.Open, w.client.Breaker().State)
+				if tc.told {
+					go func() {
+						time.Sleep(4 * time.Second)
+						w.client.Ailing("elsewhere")
+						w.client.Ailing("")
+					}()
+				}
+				_, err = w.client.Chat(t.Context(), hello())
+				require.NoError(t, err)
+				assert.InDelta(t, tc.after.Seconds(), time.Since(w.start).Seconds(), 1)
+			})
+		})
+	}
 }

@@ -36,7 +36,10 @@ type answer struct {
 	finished bool              // a finish reason has come
 	done     bool              // [DONE] has come
 	reasoned bool              // reasoning has come
+	blank    bool              // the last output was nothing to see
+	said     bool              // the model has said something, or called a tool, and not only thought
 	noise    string            // a line that belongs to no event stream
+	strange  bool              // one looked like a part of an answer, or of an error
 	odd      *chat.ServerError // words of an event that is no piece of an answer
 	torn     bool              // it broke off after its finish reason: its last bytes are no event
 	restSeen bool              // an event without its end has been looked at
@@ -100,7 +103,7 @@ func (n *answer) leavePings(ev sse.Event) {
 		return // a comment within an event does no harm, and its lines belong together
 	}
 	to := n.events.Offset()
-	ping := ev.Kind == sse.Ping || ev.Kind == sse.Message && ev.Type == "ping"
+	ping := pings(ev)
 	switch {
 	case ping:
 		n.a.tape.leaveOut(n.last, to)
@@ -130,8 +133,8 @@ func (n *answer) rest() (*chat.Chunk, error) {
 	if n.a.call.passed != nil && (err == io.EOF || ch != nil && ch.FinishReason != "") {
 		n.a.tape.buf = append(n.a.tape.buf, "\n\n"...) // or the SDK would discard it
 	}
-	if ch != nil && ch.FinishReason == "" {
-		return nil, io.EOF // a piece of text that may have been cut anywhere
+	if err == nil && (ch == nil || ch.FinishReason == "") {
+		return nil, io.EOF // nothing, or a piece of text that may have been cut anywhere
 	}
 	return ch, err
 }
@@ -239,32 +242,24 @@ func (n *answer) ended(err error) error {
 
 // event turns an event into a chunk, if it holds one.
 func (n *answer) event(ev sse.Event) (*chat.Chunk, error) {
-	switch {
-	case ev.Kind == sse.Ping || ev.Kind == sse.Message && ev.Type == "ping":
+	if pings(ev) {
 		n.a.watch.tell((*meter).ping)
 		return nil, nil
-	case ev.Kind == sse.Field:
-		if ev.Type == "error" {
-			if said := chat.ParseError(ev.Data); said != nil {
-				return nil, &insideError{said}
-			}
-		}
-		if n.noise == "" {
-			n.noise = n.a.snippet([]byte(ev.Type + ":" + string(ev.Data)))
-		}
-		return nil, nil
 	}
-	data := bytes.TrimSpace(ev.Data)
+	if ev.Kind == sse.Field {
+		return n.line(ev)
+	}
+	ev.Data = bytes.TrimSpace(ev.Data)
+	for twice := []byte("data:"); bytes.HasPrefix(ev.Data, twice); { // a proxy's frame in a proxy's frame
+		ev.Data = bytes.TrimSpace(bytes.TrimPrefix(ev.Data, twice))
+	}
+	data := ev.Data
 	switch {
 	case ev.Type == "error":
 	case n.messages != nil:
 		return n.messages.event(n, ev)
 	case n.opaque:
-		return passedOn, nil
-	}
-	if len(data) == 0 || idle(data) {
-		n.a.watch.tell((*meter).ping)
-		return nil, nil
+		return n.overheard(data), nil
 	}
 	if bytes.HasPrefix(data, []byte("[DONE]")) {
 		n.done = true
@@ -295,13 +290,66 @@ func (n *answer) event(ev sse.Event) (*chat.Chunk, error) {
 	return ch, nil
 }
 
-// idle reports whether an event says nothing but that somebody is there.
+// line looks at a line that belongs to no event. Some servers forget the name of
+// the field before their JSON, above all where it is an error.
+func (n *answer) line(ev sse.Event) (*chat.Chunk, error) {
+	text := []byte(ev.Type)
+	if len(ev.Data) > 0 {
+		text = append(append(text, ':'), ev.Data...)
+	}
+	switch {
+	case text[0] == '{' && json.Valid(text):
+		return n.event(sse.Event{Kind: sse.Message, Data: text})
+	case ev.Type == "error":
+		if said := chat.ParseError(ev.Data); said != nil {
+			return nil, &insideError{said}
+		}
+	}
+	if n.noise == "" {
+		n.noise = n.a.snippet(text)
+	}
+	n.strange = n.strange || strings.ContainsRune(`{}[]"<`, rune(text[0]))
+	return nil, nil
+}
+
+// pings reports whether an event says nothing but that somebody is there.
+func pings(ev sse.Event) bool {
+	if ev.Kind != sse.Message {
+		return ev.Kind == sse.Ping
+	}
+	data := bytes.TrimSpace(ev.Data)
+	switch ev.Type {
+	case "ping":
+		return true
+	case "heartbeat", "keepalive", "keep-alive":
+		if !json.Valid(data) {
+			return true
+		}
+	}
+	return len(data) == 0 || data[0] == ':' || idle(data) // a comment that became data, for one
+}
+
 func idle(data []byte) bool {
 	switch strings.ToLower(string(data[:min(len(data), 16)])) {
-	case "null", `""`, "ping", "pong", "heartbeat", "keep-alive", "keepalive", "[ping]", "[heartbeat]":
+	case "null", `""`, "ping", "pong", "heartbeat", "keep-alive", "keepalive", "[ping]", "[heartbeat]", "[keepalive]", "[keep-alive]":
 		return true
 	}
-	return false
+	return isTime(data)
+}
+
+// isTime reports whether data is a bare time of day, with its date or without.
+func isTime(data []byte) bool {
+	colons := 0
+	for _, b := range data {
+		switch {
+		case b == ':':
+			colons++
+		case '0' <= b && b <= '9', b == '-', b == '.', b == '+', b == ' ', b == 'T', b == 'Z':
+		default:
+			return false
+		}
+	}
+	return colons > 0 && len(data) <= len(time.RFC3339Nano)
 }
 
 // one reads the answer as one JSON value. Where it ends the answer ends: a body

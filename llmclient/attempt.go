@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -72,6 +73,7 @@ func (cl *call) attempt(permit *pacer.Permit, pass *breaker.Pass) *attempt {
 		b[iCall].limit = max(left, 1)
 	}
 	cl.at.ep.tel.startAttempt(a)
+	a.watch.m.refuted = cl.at.ep.refutes.Load()
 	a.watch.start(a.started, a.speaks.plain, cl.at.ep.wire.trusted)
 	cl.mu.Lock()
 	cl.n++
@@ -160,7 +162,7 @@ func (a *attempt) open() error {
 		return err
 	}
 	if a.at.ep.doubt.Swap(false) {
-		a.at.ep.wire.renew()
+		a.at.ep.wire.renew(a.at.ep.multiplexed.Load())
 	}
 	resp, err := a.at.ep.wire.do(req)
 	// A second dead connection is no accident any more.
@@ -251,10 +253,11 @@ func (a *attempt) next() (*chat.Chunk, error) {
 // all its answers would be stormed.
 const trialProof = 5 * time.Second
 
-// trial tells the breaker how the trial gets on. Everybody else is waiting to
-// hear that the model works again, and the whole answer may take minutes.
-func (a *attempt) trial() {
-	if a.watch.outputFor() >= trialProof {
+// tellBreaker tells the breaker that output comes: calls that fail meanwhile are
+// not all there is. Of a trial it hears before the end, which may be minutes away:
+// everybody else is waiting to know that the model works again.
+func (a *attempt) tellBreaker() {
+	if a.pass.Trial() && a.watch.outputFor() >= trialProof {
 		a.pass.Done(breaker.Success)
 		return
 	}
@@ -276,18 +279,17 @@ func (a *attempt) paces() {
 
 // see tells the clocks, the breaker and the endpoint's memory of a chunk.
 func (a *attempt) see(ch *chat.Chunk) {
-	if ch.Output() {
-		a.answer.finished = false
-		a.watch.tell((*meter).output)
-		a.paces()
-		if !a.answer.json && !a.at.ep.flows.Load() {
-			a.at.ep.streamed()
+	n := a.answer
+	says := ch.Output()
+	if says {
+		if n.finished {
+			a.at.ep.refutes.Store(true)
 		}
-		if req := a.call.req; req != nil && req.OnOutput != nil {
-			_, _ = contain(func() (any, error) { req.OnOutput(); return nil, nil })
-		}
-		if a.pass.Trial() {
-			a.trial()
+		n.finished = false
+		n.said = n.said || ch.Content != "" || ch.Refusal != "" || len(ch.ToolCalls) > 0
+		was := n.blank
+		if n.blank = blank(ch); !was || !n.blank {
+			a.progress()
 		}
 	}
 	if ch.Reasoning != "" && !a.answer.reasoned {
@@ -298,6 +300,47 @@ func (a *attempt) see(ch *chat.Chunk) {
 	if ch.FinishReason != "" && !a.answer.finished {
 		a.answer.finished = true
 		a.at.ep.finishes()
-		a.watch.tell((*meter).finish)
+		if n.said && !says || n.json || ch.Whole {
+			a.watch.tell((*meter).finish)
+		} else {
+			a.watch.tell((*meter).finishPerhaps)
+		}
 	}
+}
+
+// progress tells of output that is new.
+func (a *attempt) progress() {
+	a.watch.tell((*meter).output)
+	a.paces()
+	if !a.answer.json && !a.at.ep.flows.Load() {
+		a.at.ep.streamed()
+	}
+	if req := a.call.req; req != nil && req.OnOutput != nil {
+		_, _ = contain(func() (any, error) { req.OnOutput(); return nil, nil })
+	}
+	a.tellBreaker()
+}
+
+// blank reports whether a piece is nothing to see: some servers that have lost
+// their way send white space for ever, and some proxies to keep a connection
+// alive. One after the other is no progress.
+func blank(ch *chat.Chunk) bool {
+	for i := range ch.ToolCalls {
+		if c := &ch.ToolCalls[i]; c.ID != "" || c.Name != "" || c.Arguments != "{}" && !invisible(c.Arguments) {
+			return false
+		}
+	}
+	return invisible(ch.Content) && invisible(ch.Reasoning) && invisible(ch.Refusal)
+}
+
+func invisible(text string) bool {
+	for _, r := range text {
+		switch {
+		case unicode.IsSpace(r):
+		case '\u200b' <= r && r <= '\u200f', r == '\u2060', r == '\ufeff':
+		default:
+			return false
+		}
+	}
+	return true
 }

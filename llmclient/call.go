@@ -154,7 +154,9 @@ func (cl *call) encode() error {
 	case n != "" && n != "1":
 		return fmt.Errorf("its Extra asks for n = %s answers, and a call returns one; make several calls", bounded(n, 20))
 	}
-	body, err := cl.at.ep.encoded.payload(req, model, !cl.at.speaks.plain, !cl.at.speaks.plain && !cl.at.speaks.noUsage)
+	form := cl.at.form
+	form.Tools = req.Form().Tools
+	body, err := cl.at.ep.encoded.payload(req, form, model, !cl.at.speaks.plain, !cl.at.speaks.plain && !cl.at.speaks.noUsage)
 	if err != nil {
 		return err
 	}

@@ -52,32 +52,40 @@ type ruling struct {
 // classify decides what an outcome means. It is pure; its table test is the
 // specification.
 func classify(o outcome, now time.Time) ruling {
+	asked, isAsked := parseRetryAfter(o.header, now)
+	said, isSaid := saidRetryAfter(o.server, now)
+	if left, ok := resetAfter(o.header, now); ok && !isSaid && o.status == http.StatusTooManyRequests {
+		said, isSaid = left, true
+	}
 	var r ruling
-	switch {
-	case o.inside:
-		r = classifyError(insideStatus(o.server), o.server)
-	case o.err != nil:
+	if o.err != nil && !o.inside {
 		r = classifyFailure(o)
-	default:
-		r = classifyError(o.status, o.server)
+	} else {
+		status := o.status
+		if o.inside {
+			status = statedStatus(o.server)
+		}
+		f := newRefusal(status, o.server)
+		f.asked, f.named = asked > 0, asked > 0 || said > 0
+		r = classifyError(f)
 	}
 	if e := o.server; e != nil && e.Code != "" && slices.Contains(o.passes, e.Code) && r.fault == ours && r.kind == ErrRequest {
 		// What was refused is what the model wrote. It writes anew each time.
 		r = ruling{kind: ErrAborted, retry: true}
 	}
-	if o.header != nil {
-		r.after, r.hasAfter = parseRetryAfter(o.header, now)
-		if !r.hasAfter && r.retry && o.server != nil {
-			r.after, r.hasAfter = saidRetryAfter(o.server)
-		}
-		if o.status >= 400 && r.kind != ErrQuota {
-			// The endpoint's own word on whether to try again beats its status.
-			switch strings.ToLower(o.header.Get("X-Should-Retry")) {
-			case "true":
-				r.retry = true
-			case "false":
-				r.retry = false
-			}
+	switch {
+	case isAsked && (asked > 0 || !isSaid || !r.retry):
+		r.after, r.hasAfter = asked, true
+	case isSaid && r.retry:
+		r.after, r.hasAfter = said, true
+	}
+	if o.status >= 400 && r.kind != ErrQuota {
+		// The endpoint's own word on whether to try again beats its status.
+		switch strings.ToLower(o.header.Get("X-Should-Retry")) {
+		case "true":
+			r.retry = true
+		case "false":
+			r.retry = false
 		}
 	}
 	return r
@@ -106,30 +114,28 @@ func classifyFailure(o outcome) ruling {
 	return ruling{kind: ErrNetwork, retry: true, fault: theirs, unreached: !o.connected && refused(o.err)}
 }
 
-// classifyError is about error statuses. The body decides what a status means.
-func classifyError(status int, e *chat.ServerError) ruling {
-	if e == nil {
-		e = &chat.ServerError{}
-	}
-	// Not the whole body: it may repeat the prompt, and that may say anything.
-	words := strings.ToLower(e.Type + " " + e.Code + " " + e.Message)
+// classifyError is about refusals. The body decides what a status means.
+func classifyError(f *refusal) ruling {
+	status := f.means()
 	switch {
-	case quota(status, e, words):
+	case f.quota():
 		return ruling{kind: ErrQuota, fault: ours}
-	case status == http.StatusBadRequest && strings.Contains(words, "throttl"):
-		return throttled // Bedrock: too many tokens, please wait
-	case tooLong(status, e, words):
+	case f.tooLong():
 		return ruling{kind: ErrContextLength, fault: ours}
-	case status < 500 && e.Code == "model_not_found", status == http.StatusBadRequest && strings.Contains(words, "not a valid model"):
+	case status < 500 && isAny(f.names, "modelnotfound"), status == http.StatusBadRequest && strings.Contains(f.words, "not a valid model"):
 		return ruling{kind: ErrNotFound, fault: ours}
-	case status == http.StatusBadRequest && (strings.Contains(words, "api key not valid") || strings.Contains(words, "api_key_invalid")):
+	case status == http.StatusBadRequest && containsAny(f.words, "api key not valid", "api_key_invalid"):
 		return ruling{kind: ErrAuth, fault: ours}
 	}
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return ruling{kind: ErrAuth, fault: ours}
+	case http.StatusProxyAuthRequired:
+		return ruling{kind: ErrAuth, fault: nobodys} // the endpoint has not heard of it
+	case http.StatusPreconditionFailed:
+		return ruling{kind: ErrQuota, fault: ours} // Fireworks, Portkey: a budget is used up
 	case http.StatusPaymentRequired:
-		if strings.Contains(string(e.Raw), "in_flight_budget") {
+		if strings.Contains(f.body, "in_flight_budget") {
 			return throttled // OpenRouter: too much under way at once
 		}
 		return ruling{kind: ErrQuota, fault: ours}
@@ -156,33 +162,27 @@ func classifyError(status int, e *chat.ServerError) ruling {
 
 var throttled = ruling{kind: ErrThrottled, retry: true, throttle: true, fault: ours}
 
-// insideStatus returns the status that an error inside a 200 stands for.
-func insideStatus(e *chat.ServerError) int {
+// statedStatus returns the status that an error inside a 200 states, or 0.
+func statedStatus(e *chat.ServerError) int {
 	if e.Status != 0 {
 		return e.Status
 	}
-	if status := miniMaxStatus[e.Code]; status != 0 {
+	return miniMaxStatus[e.Code]
+}
+
+// insideStatus returns the status that an error inside a 200 stands for.
+func insideStatus(e *chat.ServerError) int {
+	if status := statedStatus(e); status != 0 {
 		return status
 	}
-	switch kind := strings.ToLower(e.Type + " " + e.Code); {
-	case strings.Contains(kind, "overloaded"):
-		return 529
-	case strings.Contains(kind, "rate_limit"), strings.Contains(kind, "throttl"), strings.Contains(kind, "slow_down"),
-		strings.Contains(kind, "too_many_requests"), strings.Contains(kind, "toomanyrequests"):
-		return http.StatusTooManyRequests
-	case strings.Contains(kind, "invalid_request"), strings.Contains(kind, "badrequest"),
-		strings.Contains(kind, "context_length"), strings.Contains(kind, "exceed_context"):
+	f := newRefusal(0, e)
+	switch {
+	case f.quota():
+		return http.StatusPaymentRequired
+	case f.tooLong():
 		return http.StatusBadRequest
-	case strings.Contains(kind, "authentication"), strings.Contains(kind, "unauthorized"):
-		return http.StatusUnauthorized
-	case strings.Contains(kind, "permission"):
-		return http.StatusForbidden
-	case strings.Contains(kind, "not_found"):
-		return http.StatusNotFound
-	case strings.Contains(kind, "timeout"):
-		return http.StatusGatewayTimeout
 	}
-	return http.StatusInternalServerError
+	return f.means()
 }
 
 // miniMaxStatus is what the codes in MiniMax's base_resp stand for, whose
@@ -201,70 +201,6 @@ var miniMaxStatus = map[string]int{
 	"2045": http.StatusTooManyRequests, // too steep a rise
 	"2049": http.StatusUnauthorized,
 	"2056": http.StatusPaymentRequired, // the plan is used up
-}
-
-// quota reports whether the account has nothing left, which no wait mends.
-func quota(status int, e *chat.ServerError, words string) bool {
-	switch e.Code {
-	case "insufficient_quota", "credit_balance_exhausted", "organization_spend_limit_exceeded",
-		"project_spend_limit_exceeded", "organization_usage_limit_exceeded", "billing_hard_limit_reached":
-		return true
-	}
-	switch e.Type {
-	case "insufficient_quota", "billing_error", "exceeded_current_quota_error", "insufficient_balance":
-		return true
-	}
-	if status >= 500 {
-		return false
-	}
-	if strings.Contains(words, "exceeded your current quota") {
-		// Google says so of each minute's quota as well, and then when to come back.
-		_, comesBack := saidRetryAfter(e)
-		return !comesBack
-	}
-	if strings.Contains(words, "insufficient balance") || strings.Contains(words, "credit balance is too low") {
-		return true
-	}
-	return status != 0 && status < 500 && strings.Contains(string(e.Raw), "enforced_spend_limit_reached")
-}
-
-// tooLong reports whether the conversation is longer than the model takes, in
-// any of the ways in which servers put it.
-func tooLong(status int, e *chat.ServerError, words string) bool {
-	switch e.Code {
-	case "context_length_exceeded", "model_max_prompt_tokens_exceeded", "string_above_max_length":
-		return true
-	}
-	switch e.Type {
-	case "context_length_exceeded", "exceed_context_size_error":
-		return true
-	}
-	if strings.Contains(words, "max_tokens must be") {
-		return false // it is the answer that is asked too much for
-	}
-	switch status {
-	case http.StatusBadRequest, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
-	case http.StatusTooManyRequests:
-		// More than fits into the rate at all: no wait mends that.
-		return strings.Contains(words, "request too large")
-	case http.StatusInternalServerError:
-		// Proxies wrap what an engine refused.
-		return strings.Contains(words, "maximum context length") || strings.Contains(words, "contextwindowexceeded")
-	default:
-		return false
-	}
-	for _, s := range []string{
-		"context_length_exceeded", "exceed_context_size", "maximum context length", "context length", "context window",
-		"context size", "prompt is too long", "prompt too long", "input is too long", "too many input tokens",
-		"reduce the length of the messages", "exceeds the maximum number of tokens", "max_total_tokens",
-		"model's context", "maximum prompt length", "longer than the model's", "prompt token limit", "input token limit",
-		"too many tokens", "model token limit", "max_new_tokens", "contextwindowexceeded", "range of input length",
-	} {
-		if strings.Contains(words, s) {
-			return true
-		}
-	}
-	return false
 }
 
 // A badAnswer is an answer that came with status 200 and is none.

@@ -16,27 +16,65 @@ import (
 	"github.com/neverhang/neverhang/internal/sse"
 )
 
+// answeredWith is an attempt that ended with a status of failure.
+func answeredWith(code int, body string, header ...string) outcome {
+	h := http.Header{}
+	for i := 0; i+1 < len(header); i += 2 {
+		h.Add(header[i], header[i+1])
+	}
+	o := outcome{status: code, header: h, server: chat.ParseError([]byte(body)), firstByte: true}
+	if o.server == nil {
+		o.server = &chat.ServerError{Message: body}
+	}
+	return o
+}
+
+// saidInside is an attempt that ended with an error inside a 200.
+func saidInside(body string) outcome {
+	return outcome{status: 200, header: http.Header{}, server: chat.ParseError([]byte(body)), inside: true, firstByte: true}
+}
+
+// What a refusal means, for tables that are about that alone.
+var (
+	isQuota    = ruling{kind: ErrQuota, fault: ours}
+	isOverflow = ruling{kind: ErrContextLength, fault: ours}
+	isThrottle = ruling{kind: ErrThrottled, retry: true, throttle: true, fault: ours}
+	isBusy     = ruling{kind: ErrServer, retry: true, throttle: true, fault: theirs}
+	isFault    = ruling{kind: ErrServer, retry: true, fault: theirs}
+	isRequest  = ruling{kind: ErrRequest, fault: ours}
+	isAuth     = ruling{kind: ErrAuth, fault: ours}
+	isNotFound = ruling{kind: ErrNotFound, fault: ours}
+)
+
+// waits is a ruling that says when to come back.
+func waits(r ruling, d time.Duration) ruling {
+	r.after, r.hasAfter = d, true
+	return r
+}
+
+type judgement struct {
+	o    outcome
+	want ruling
+}
+
+func judge(t *testing.T, table map[string]judgement) {
+	now := time.Now()
+	for name, tc := range table {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, classify(tc.o, now))
+		})
+	}
+}
+
 // The specification of what follows from an attempt.
 func TestClassify(t *testing.T) {
-	status := func(code int, body string, header ...string) outcome {
-		h := http.Header{}
-		for i := 0; i+1 < len(header); i += 2 {
-			h.Set(header[i], header[i+1])
-		}
-		return outcome{status: code, header: h, server: chat.ParseError([]byte(body)), firstByte: true}
-	}
-	inside := func(body string) outcome {
-		return outcome{status: 200, header: http.Header{}, server: chat.ParseError([]byte(body)), inside: true, firstByte: true}
-	}
+	status, inside := answeredWith, saidInside
 	groq := func(o outcome) outcome {
 		o.passes = []string{"tool_use_failed", "json_validate_failed"}
 		return o
 	}
 	reset := &net.OpError{Op: "read", Err: syscall.ECONNRESET}
-	tests := map[string]struct {
-		o    outcome
-		want ruling
-	}{
+	judge(t, map[string]judgement{
 		"400":                          {status(400, `{"error":{"message":"no"}}`), ruling{kind: ErrRequest, fault: ours}},
 		"400 context, by code":         {status(400, `{"error":{"message":"x","code":"context_length_exceeded"}}`), ruling{kind: ErrContextLength, fault: ours}},
 		"400 context, llama.cpp":       {status(400, `{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error","n_ctx":4096}}`), ruling{kind: ErrContextLength, fault: ours}},
@@ -51,7 +89,7 @@ func TestClassify(t *testing.T) {
 		"405":                          {status(405, ``), ruling{kind: ErrNotFound, fault: ours}},
 		"408":                          {status(408, ``), ruling{kind: ErrServer, retry: true, fault: theirs}},
 		"409":                          {status(409, ``), ruling{kind: ErrServer, retry: true, fault: theirs}},
-		"413":                          {status(413, ``), ruling{kind: ErrRequest, fault: ours}},
+		"413":                          {status(413, ``), ruling{kind: ErrContextLength, fault: ours}},
 		"424":                          {status(424, ``), ruling{kind: ErrServer, retry: true, fault: theirs}},
 		"425":                          {status(425, ``), ruling{kind: ErrServer, retry: true, fault: theirs}},
 		"429":                          {status(429, `{"error":{"code":"rate_limit_exceeded"}}`), ruling{kind: ErrThrottled, retry: true, throttle: true, fault: ours}},
@@ -110,15 +148,52 @@ func TestClassify(t *testing.T) {
 		"a time in a final refusal":                   {status(400, `{"error":{"message":"try again in 7s"}}`), ruling{kind: ErrRequest, fault: ours}},
 		"a time that is none":                         {status(429, `{"error":{"message":"try again in 9.9.9s","retry_after":-4}}`), ruling{kind: ErrThrottled, retry: true, throttle: true, fault: ours}},
 		"a prompt repeated in a refusal":              {status(422, `{"detail":[{"msg":"field required","input":"my context window and insufficient_quota"}]}`), ruling{kind: ErrRequest, fault: ours}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			if tc.o.header == nil {
-				tc.o.header = http.Header{}
-			}
-			assert.Equal(t, tc.want, classify(tc.o, time.Now()))
-		})
-	}
+		"407, a proxy that speaks for itself":         {status(407, `<html>Proxy Authentication Required</html>`), ruling{kind: ErrAuth, fault: nobodys}},
+		"407 to a request for a tunnel":               {outcome{err: errors.New("Proxy Authentication Required")}, ruling{kind: ErrNetwork, fault: theirs}},
+		"a tunnel that a proxy forbids":               {outcome{err: errors.New("Forbidden")}, ruling{kind: ErrNetwork, fault: theirs}},
+		"a tunnel that a proxy cannot make now":       {outcome{err: errors.New("Bad Gateway")}, ruling{kind: ErrNetwork, retry: true, fault: theirs}},
+	})
+}
+
+// Some errors mean something else than the status they come with: gateways
+// wrap them, and proxies have one status for all.
+func TestAnErrorUnderAnotherStatus(t *testing.T) {
+	status, inside := answeredWith, saidInside
+	judge(t, map[string]judgement{
+		"403 with a time, GitHub's secondary limit": {status(403, `{"message":"You have exceeded a secondary rate limit. Please wait a few minutes before you try again."}`, "Retry-After", "20"), waits(isThrottle, 20*time.Second)},
+		"403 with a time and no word":               {status(403, ``, "Retry-After", "20"), waits(isThrottle, 20*time.Second)},
+		"403 with a time that has passed":           {status(403, ``, "Retry-After", "0"), waits(isAuth, 0)},
+		"401 with a time":                           {status(401, `{"error":{"message":"x"}}`, "Retry-After", "20"), waits(isAuth, 20*time.Second)},
+		"403 throttled, by type":                    {status(403, `{"error":{"message":"x","type":"rate_limit_error","code":"rate_limit_exceeded"}}`), isThrottle},
+		"403 throttled, in words":                   {status(403, `{"error":{"message":"Rate limit exceeded for this key"}}`), isThrottle},
+		"400 throttled, by code":                    {status(400, `{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}`), isThrottle},
+		"400 throttled, Bedrock":                    {status(400, `{"__type":"ThrottlingException","message":"Too many tokens, please wait before trying again."}`), isThrottle},
+		"400 throttled, Bedrock through a gateway":  {status(400, `{"message":"Too many tokens, please wait before trying again."}`), isThrottle},
+		"400 overloaded":                            {status(400, `{"error":{"message":"The model is overloaded, try again later","type":"overloaded_error"}}`), isBusy},
+		"400 to try again later, as many say":       {status(400, `{"error":{"message":"The image could not be read, please try again later."}}`), isRequest},
+		"500 throttled, by type":                    {status(500, `{"error":{"message":"x","type":"rate_limit_error"}}`), isThrottle},
+		"500 overloaded, quoted by LiteLLM":         {status(500, `{"error":{"message":"litellm.InternalServerError: AnthropicException - {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}. Handle with litellm","code":"500"}}`), isBusy},
+		"429, a busy model of DeepInfra":            {status(429, `{"status":"failure","error":{"message":"Invalid response received from deepinfra: {\"error\":{\"message\":\"Model busy, retry later\"}}","type":"APIError","code":"429"}}`), isThrottle},
+		"429, a problem of NVIDIA":                  {status(429, `{"status":429,"title":"Too Many Requests"}`), isThrottle},
+		"429, Databricks":                           {status(429, `{"error_code":"REQUEST_LIMIT_EXCEEDED","message":"REQUEST_LIMIT_EXCEEDED: Exceeded workspace output tokens per minute rate limit for databricks-x."}`), isThrottle},
+		"429, Cerebras":                             {status(429, `{"message":"Tokens per minute limit exceeded - too many tokens processed.","type":"too_many_tokens_error","param":"quota","code":"token_quota_exceeded"}`), isThrottle},
+		"429 that calls itself a bad request":       {status(429, `{"error":{"code":"rate_limit_error","message":"This request would exceed the rate limit for your organization of 20,000 input tokens per minute. Please reduce the prompt length or the maximum tokens requested, or try again later.","type":"invalid_request_error"}}`), isThrottle},
+		"404, a function of NVIDIA that is gone":    {status(404, `{"status":404,"title":"Not Found","detail":"Function 'x': Not found for account 'y'"}`), isNotFound},
+		"500 of a bad request":                      {status(500, `{"error":{"message":"tool_choice is not supported","type":"invalid_request_error","param":"tool_choice","code":null}}`), isRequest},
+		"500 of a wrong key":                        {status(500, `{"error":{"message":"AuthenticationError: invalid api key","type":"authentication_error","code":"401"}}`), isAuth},
+		"500 of a missing model":                    {status(500, `{"error":{"message":"x","type":"not_found_error"}}`), isNotFound},
+		"500 of a permission":                       {status(500, `{"error":{"message":"x","type":"permission_error"}}`), isAuth},
+		"500 of a number that is final":             {status(500, `{"error":{"message":"x","type":"None","code":"400"}}`), isRequest},
+		"500 that quotes a bad request":             {status(500, `{"error":{"message":"provider said {\"error\":{\"type\":\"invalid_request_error\"}}","type":"api_error"}}`), isFault},
+		"500 of the server's own":                   {status(500, `{"error":{"message":"x","type":"api_error","code":"500"}}`), isFault},
+		"503 that calls itself a bad request":       {status(503, `{"error":{"message":"loading","type":"invalid_request_error"}}`), isBusy},
+		"inside, throttled, in words":               {inside(`{"error":{"message":"Rate limit reached for model x"}}`), isThrottle},
+		"inside, overloaded, in words":              {inside(`{"error":{"message":"The engine is currently overloaded"}}`), isBusy},
+		"inside, TGI's validation":                  {inside("{\"error\":\"Input validation error: `temperature` must be strictly positive\",\"error_type\":\"validation\"}"), isRequest},
+		"inside, TGI's generation":                  {inside(`{"error":"Request failed during generation: CUDA error","error_type":"generation"}`), isFault},
+		"inside, TGI's overload":                    {inside(`{"error":"Model is overloaded","error_type":"overloaded"}`), isBusy},
+		"inside, a text alone":                      {inside(`{"error":"boom"}`), isFault},
+	})
 }
 
 func TestEveryKindHasAName(t *testing.T) {
@@ -129,5 +204,26 @@ func TestEveryKindHasAName(t *testing.T) {
 		seen[k.String()] = true
 		assert.ErrorIs(t, &Error{Kind: k}, k)
 		assert.False(t, errors.Is(&Error{Kind: k}, k+1))
+	}
+}
+
+// An SDK above a Transport sees an error inside a 200 as one with the status
+// that it stands for.
+func TestTheStatusOfAnErrorInsideAnAnswer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		said string
+		want int
+	}{
+		"stated":           {`{"error":{"message":"x","code":503}}`, 503},
+		"MiniMax":          {`{"base_resp":{"status_code":1002,"status_msg":"x"}}`, 429},
+		"by type":          {`{"error":{"message":"x","type":"invalid_request_error"}}`, 400},
+		"too long, words":  {`{"error":{"message":"prompt is too long: 210000 tokens > 200000 maximum"}}`, 400},
+		"no money, words":  {`{"error":{"message":"Insufficient Balance"}}`, 402},
+		"throttled, words": {`{"error":{"message":"Rate limit reached"}}`, 429},
+		"nothing known":    {`{"error":{"message":"boom"}}`, 500},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, insideStatus(chat.ParseError([]byte(tc.said))))
+		})
 	}
 }

@@ -97,8 +97,10 @@ type Clocks struct {
 	Attempt Clock
 
 	// End runs from the finish reason to the end of the answer; also while the
-	// body of an error is read. Limit 5 s. When it runs out the call has
-	// succeeded, without what was still to come.
+	// body of an error is read. Limit 5 s; a minute where the reason came before
+	// or along with what the model said, since some servers send one with every
+	// piece. When it runs out the call has succeeded, without what was still to
+	// come.
 	End Clock
 
 	// Call runs over the whole call: waits between attempts, waits for the

@@ -61,7 +61,9 @@ type Config struct {
 	Limits Limits
 
 	// Breaker and Pacer guard the endpoint. Breaker.Name is the endpoint if
-	// empty. Without limits of its own the pacer only keeps cool-downs.
+	// empty. All models of an endpoint share them: give models that fail or are
+	// limited apart from each other a client each. The zero Pacer finds out by
+	// itself how many requests the endpoint does best.
 	Breaker breaker.Config
 	Pacer   pacer.Config
 
@@ -104,8 +106,10 @@ type Retry struct {
 	//
 	// Requests that do not count, though they are listed in [Error.Attempts]:
 	// one that met a dead pooled connection, those by which an endpoint showed
-	// that it does not stream, redirects to the same host, and, within
-	// Clocks.Call, those that reached nobody at an endpoint that had worked.
+	// that it does not stream, or in which form it takes messages, redirects to
+	// the same host, and, within Clocks.Call, those that met what passes: nobody,
+	// or a 502, 503 or 529, at an endpoint that had worked, and a throttle at one
+	// that serves others (the last two if WhenOpen is Wait).
 	Attempts int
 
 	// Backoff is the wait before the second attempt. It doubles with each

@@ -91,6 +91,8 @@ func advice(e *Error, cl *call) string {
 	switch e.Kind {
 	case ErrAuth:
 		switch {
+		case e.Status == http.StatusProxyAuthRequired:
+			return "; it is a proxy on the way that wants a name and a password: put them into its URL"
 		case cl.passed != nil:
 			return "; check the key that the SDK sends, and what it may do"
 		case !cl.at.ep.secrets.keyed:
@@ -104,7 +106,7 @@ func advice(e *Error, cl *call) string {
 		}
 		return "; check BaseURL: it is the part before /chat/completions, mostly ending in /v1"
 	case ErrQuota:
-		return "; the account has nothing left, and waiting does not help"
+		return "; the account has nothing left, and trying again does not help"
 	case ErrContextLength:
 		return "; shorten the conversation"
 	}

@@ -72,6 +72,7 @@ const onceSlots = 4096
 type encodedMessage struct {
 	hash uint64
 	msg  chat.Message
+	form chat.Form
 	json []byte
 }
 
@@ -79,9 +80,9 @@ func newEncoded() *encoded {
 	return &encoded{seed: maphash.MakeSeed(), byHash: make(map[uint64]*list.Element), used: list.New()}
 }
 
-// payload encodes a request for a model.
-func (e *encoded) payload(req *chat.Request, model string, stream, includeUsage bool) (payload, error) {
-	kept, err := e.messages(req.Messages)
+// payload encodes a request for a model, with its messages in a form.
+func (e *encoded) payload(req *chat.Request, form chat.Form, model string, stream, includeUsage bool) (payload, error) {
+	kept, err := e.messages(req.Messages, &form)
 	if err != nil {
 		return payload{}, fmt.Errorf("chat: request: %w", err)
 	}
@@ -96,7 +97,7 @@ func (e *encoded) payload(req *chat.Request, model string, stream, includeUsage 
 		json := kept[i]
 		if i++; json == nil {
 			places = append(places, -1)
-			return m.AppendJSON(dst)
+			return form.AppendMessage(dst, m)
 		}
 		places = append(places, len(dst))
 		return dst, nil
@@ -118,11 +119,11 @@ func (e *encoded) payload(req *chat.Request, model string, stream, includeUsage 
 }
 
 // messages returns the JSON of each message that is kept; of others, nil.
-func (e *encoded) messages(list []chat.Message) (kept [][]byte, err error) {
+func (e *encoded) messages(list []chat.Message, form *chat.Form) (kept [][]byte, err error) {
 	kept = make([][]byte, len(list))
 	for i := range list {
 		if m := &list[i]; keepable(m) {
-			if kept[i], err = e.message(m); err != nil {
+			if kept[i], err = e.message(m, form); err != nil {
 				if inner := errors.Unwrap(err); inner != nil {
 					err = inner
 				}
@@ -151,11 +152,14 @@ func keepable(m *chat.Message) bool {
 
 // message returns the JSON of a message that has been sent before, and keeps it;
 // of others, nil.
-func (e *encoded) message(m *chat.Message) ([]byte, error) {
+func (e *encoded) message(m *chat.Message, form *chat.Form) ([]byte, error) {
 	h := e.hash(m)
+	if form.Tools {
+		h++ // what is sent both with tools and without is kept twice
+	}
 	e.mu.Lock()
 	if el := e.byHash[h]; el != nil {
-		if kept := el.Value.(*encodedMessage); same(&kept.msg, m) {
+		if kept := el.Value.(*encodedMessage); same(&kept.msg, m) && sameForm(&kept.form, form) {
 			e.used.MoveToFront(el)
 			e.mu.Unlock()
 			return kept.json, nil
@@ -167,11 +171,11 @@ func (e *encoded) message(m *chat.Message) ([]byte, error) {
 	if !again {
 		return nil, nil
 	}
-	json, err := m.AppendJSON(make([]byte, 0, len(m.Content)+len(m.Content)/16+128))
+	json, err := form.AppendMessage(make([]byte, 0, len(m.Content)+len(m.Content)/16+128), m)
 	if err != nil {
 		return nil, err
 	}
-	kept := &encodedMessage{hash: h, msg: *m, json: json}
+	kept := &encodedMessage{hash: h, msg: *m, form: *form, json: json}
 	kept.msg.ToolCalls = slices.Clone(m.ToolCalls)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -219,6 +223,10 @@ func hashMessage(h *maphash.Hash, m *chat.Message) {
 		write(m.ToolCalls[i].ID)
 		write(m.ToolCalls[i].Arguments)
 	}
+}
+
+func sameForm(a, b *chat.Form) bool {
+	return a.Tools == b.Tools && a.Bare == b.Bare && a.ShortIDs == b.ShortIDs && a.ReasoningKey == b.ReasoningKey && slices.Equal(a.Omit, b.Omit)
 }
 
 // same reports whether two messages are equal. Strings that are the same

@@ -17,7 +17,7 @@ func wants(t *testing.T, e *encoded, req *chat.Request) {
 	t.Helper()
 	want, err := req.AppendJSON(nil, true, true)
 	require.NoError(t, err)
-	got, err := e.payload(req, "", true, true)
+	got, err := e.payload(req, chat.Form{}, "", true, true)
 	require.NoError(t, err)
 	require.Equal(t, string(want), string(got.joined()))
 	require.Equal(t, len(want), got.size)
@@ -63,7 +63,7 @@ func TestOnlyWhatIsSentAgainIsKept(t *testing.T) {
 	var parts []*byte
 	for range 3 {
 		wants(t, e, again)
-		p, err := e.payload(again, "", true, true)
+		p, err := e.payload(again, chat.Form{}, "", true, true)
 		require.NoError(t, err)
 		if len(p.parts) == 3 {
 			parts = append(parts, &p.parts[1][0])

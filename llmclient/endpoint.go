@@ -37,6 +37,7 @@ type endpoint struct {
 	bench    bench
 
 	flows      atomic.Bool  // some stream has given output
+	refutes    atomic.Bool  // it has sent a finish reason and then more output
 	lastOutput atomic.Int64 // nanoseconds; of any call
 
 	calls atomic.Int64 // that are at it or wait for it
@@ -49,11 +50,12 @@ type endpoint struct {
 	doubt atomic.Bool
 
 	mu      sync.Mutex
-	worked  bool            // some call has succeeded
-	dialect dialect         // known to help
-	told    dialect         // announced, known to help or not
-	streams streams         // what has come of them
-	reasons map[string]bool // models that were seen to reason
+	worked  bool                 // some call has succeeded
+	dialect dialect              // known to help
+	told    dialect              // announced, known to help or not
+	streams streams              // what has come of them
+	reasons map[string]bool      // models that were seen to reason
+	forms   map[string]chat.Form // in which models take their messages, where that is not the usual one
 }
 
 // newEndpoint returns the endpoint that e describes.
@@ -160,6 +162,11 @@ func (e *endpoint) works() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.worked
+}
+
+// serves reports whether the endpoint has given output of late, to any call.
+func (e *endpoint) serves(now time.Time) bool {
+	return now.Sub(time.Unix(0, e.lastOutput.Load())) < servesOthers
 }
 
 func (e *endpoint) reasoning(model string) bool {

@@ -132,6 +132,7 @@ type Error struct {
 	text       string // what happened, and what to do
 	retryable  bool
 	retryAfter time.Duration
+	outlasted  bool // the attempt had all the time that the given http.Client allows
 	causes     []error
 }
 

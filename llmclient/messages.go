@@ -1,6 +1,7 @@
 package llmclient
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ type messages struct {
 	begun   bool
 	output  bool
 	tool    bool // it calls a tool
+	open    bool // and that call has not ended
 	stop    string
 	stopped bool // message_stop has come
 }
@@ -27,20 +29,33 @@ type messages struct {
 // messagesEvent is what matters of an event, or of a plain answer.
 type messagesEvent struct {
 	Type  string
-	Delta struct {
-		StopReason string `json:"stop_reason"`
-	}
-	Block struct {
+	Delta json.RawMessage
+	Block lenient[struct {
 		Type string
-	} `json:"content_block"`
+	}] `json:"content_block"`
 	StopReason string `json:"stop_reason"`
-	Content    []struct {
+	Content    lenient[[]struct {
 		Type string
+	}]
+}
+
+// lenient is empty where there is a value of another type: events that nobody
+// here knows have fields of the same names.
+type lenient[T any] struct{ is T }
+
+func (l *lenient[T]) UnmarshalJSON(text []byte) error {
+	var is T
+	if json.Unmarshal(text, &is) == nil {
+		l.is = is
 	}
+	return nil
 }
 
 // event takes an event of a stream.
 func (m *messages) event(n *answer, ev sse.Event) (*chat.Chunk, error) {
+	if bytes.HasPrefix(ev.Data, []byte("[DONE]")) {
+		return m.end(n)
+	}
 	var e messagesEvent
 	if err := json.Unmarshal(ev.Data, &e); err != nil {
 		return nil, &badAnswer{kind: ErrMalformed, text: "a piece of the answer cannot be read: " + err.Error(), err: plainError(err)}
@@ -58,13 +73,22 @@ func (m *messages) event(n *answer, ev sse.Event) (*chat.Chunk, error) {
 	case "message_start":
 		m.begun = true
 	case "content_block_start":
-		m.tool = m.tool || e.Block.Type == "tool_use"
+		m.open = e.Block.is.Type == "tool_use"
+		m.tool = m.tool || m.open
+	case "content_block_stop":
+		m.open = false
 	case "content_block_delta":
+		if !filled(e.Delta) {
+			return nil, nil // some proxies keep a connection alive with these
+		}
 		m.output = true
 		return passedOn, nil
 	case "message_delta":
-		if e.Delta.StopReason != "" {
-			m.stop = e.Delta.StopReason
+		var d struct {
+			StopReason string `json:"stop_reason"`
+		}
+		if _ = json.Unmarshal(e.Delta, &d); d.StopReason != "" {
+			m.stop = d.StopReason
 			n.a.watch.tell((*meter).finish)
 		}
 		if err := m.cut(); err != nil {
@@ -72,12 +96,17 @@ func (m *messages) event(n *answer, ev sse.Event) (*chat.Chunk, error) {
 		}
 	case "message_stop":
 		m.stopped = true
-		n.done = true
-		n.a.watch.tell((*meter).over)
-		n.drain()
-		return nil, io.EOF // whole says of what
+		return m.end(n)
 	}
 	return nil, nil
+}
+
+// end takes the last event.
+func (m *messages) end(n *answer) (*chat.Chunk, error) {
+	n.done = true
+	n.a.watch.tell((*meter).over)
+	n.drain()
+	return nil, io.EOF // whole says of what
 }
 
 // plain takes an answer that is one value.
@@ -90,7 +119,7 @@ func (m *messages) plain(text []byte) error {
 		return &insideError{said}
 	}
 	m.stopped, m.stop = true, e.StopReason
-	for _, c := range e.Content {
+	for _, c := range e.Content.is {
 		m.output = true
 		m.tool = m.tool || c.Type == "tool_use"
 	}
@@ -108,8 +137,10 @@ func (m *messages) cut() error {
 // whole reports why the answer is none, or io.EOF.
 func (m *messages) whole() error {
 	switch {
-	case m.stop != "", m.stopped && m.output:
+	case m.stop != "", m.stopped && m.output && !m.open:
 		return io.EOF
+	case m.stopped && m.open:
+		return &badAnswer{kind: ErrIncomplete, text: "the answer broke off within a tool call, and gave no reason"}
 	case m.stopped:
 		return &badAnswer{kind: ErrEmpty, text: "the answer was empty: it ended with neither content nor a reason"}
 	case !m.begun && !m.output:

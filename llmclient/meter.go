@@ -239,6 +239,18 @@ func (m *meter) finish(now moment) {
 	m.begin(iEnd, now)
 }
 
+// finishPerhaps is told of a finish reason that came before the model had said
+// anything, or along with what it said. Some servers send one with every piece,
+// so what may still come is waited for longer.
+func (m *meter) finishPerhaps(now moment) {
+	if b := &m.bounds[iEnd]; !b.set && b.limit > 0 {
+		b.limit = max(b.limit, perhapsEnd)
+	}
+	m.finish(now)
+}
+
+const perhapsEnd = time.Minute
+
 // streams is told that an answer that was asked for whole comes piece by piece.
 func (m *meter) streams(now moment) {
 	if !m.plain {

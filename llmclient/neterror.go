@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -45,8 +46,29 @@ func (e foreignError) Is(target error) bool {
 
 func (e foreignError) As(target any) bool { return errors.As(e.err, target) }
 
+// proxySaid returns the status with which a proxy refused to make a connection
+// for us, or 0. All that net/http hands on of it is the text of that status.
+func proxySaid(err error) int {
+	text := err.Error()
+	if strings.Contains(strings.ToLower(text), "proxy authentication required") {
+		return http.StatusProxyAuthRequired // some say more about it
+	}
+	for status := 400; status < 600; status++ {
+		if text == http.StatusText(status) && text != "" {
+			return status
+		}
+	}
+	return 0
+}
+
+// toProxy reports whether it was a proxy that could not be reached.
+func toProxy(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && (op.Op == "proxyconnect" || strings.HasPrefix(op.Op, "socks"))
+}
+
 // permanent reports whether a failed connection will fail again: certificates
-// do not become valid by waiting.
+// do not become valid by waiting, and a proxy does not change its mind.
 func permanent(err error) bool {
 	var (
 		cert  *tls.CertificateVerificationError
@@ -61,7 +83,16 @@ func permanent(err error) bool {
 	case errors.As(err, &dns):
 		return false // also a name that is not found: it may be on its way
 	}
-	return strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
+	switch status := proxySaid(err); status {
+	case 0:
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	default:
+		return status < 500
+	}
+	text := err.Error()
+	return strings.Contains(text, "server gave HTTP response to HTTPS client") ||
+		toProxy(err) && strings.Contains(text, "username/password authentication failed")
 }
 
 // netText says what a failed connection means and what to look at.
@@ -69,7 +100,14 @@ func netText(err error, host string) string {
 	var dns *net.DNSError
 	var cert *tls.CertificateVerificationError
 	var op *net.OpError
+	if status := proxySaid(err); status == http.StatusProxyAuthRequired {
+		return "a proxy on the way to " + host + " wants a name and a password: put them into its URL"
+	} else if status != 0 {
+		return "a proxy on the way to " + host + " did not connect: " + bounded(err.Error(), 200)
+	}
 	switch {
+	case toProxy(err):
+		return "cannot connect to " + host + ": its proxy did not take the connection: " + bounded(root(err).Error(), 200)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "cannot connect to " + host + ": connection refused; is the server running, and is BaseURL right?"
 	case errors.As(err, &dns) && dns.IsNotFound:
@@ -88,4 +126,16 @@ func netText(err error, host string) string {
 		return "cannot connect to " + host + ": " + bounded(op.Err.Error(), 200)
 	}
 	return "the exchange with " + host + " failed: " + bounded(err.Error(), 200)
+}
+
+// root returns what is at the bottom of an error: those above say it again,
+// with addresses.
+func root(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -29,7 +31,9 @@ func (r *retrier) allows(e *Error, elsewhere bool) bool {
 	if !elsewhere || r.cfg.Attempts <= 1 {
 		r.used++
 	}
-	if e.Kind == ErrRunaway || e.Evidence == "" && (e.Clock == ClockFirstOutput || e.Clock == ClockAttempt) {
+	switch {
+	case e.Evidence != "":
+	case e.Kind == ErrRunaway, e.Clock == ClockFirstOutput, e.Clock == ClockAttempt, e.Clock == ClockSilence && e.Partial == nil, e.outlasted:
 		r.stalled++
 	}
 	// A third wait of ten minutes would help nobody.
@@ -83,7 +87,7 @@ func (cl *call) again(e *Error, r ruling) *Error {
 		// A pooled connection had died while nobody used it. Others of its age
 		// will have too.
 		cl.at.renewed = true
-		cl.at.ep.wire.renew()
+		cl.at.ep.wire.renew(cl.at.ep.multiplexed.Load())
 		return nil
 	case r.adapted:
 		if err := cl.encode(); err != nil {
@@ -102,9 +106,7 @@ func (cl *call) again(e *Error, r ruling) *Error {
 	if !goes {
 		return cl.worthRetrying(e)
 	}
-	// It worked, and now there is nobody: it is being restarted. Tries that reach
-	// nobody harm nobody, so they go on as long as the call may.
-	if !(r.unreached && cl.at.ep.works()) && !cl.retry.allows(e, leaves && cl.onward.failed == 0) {
+	if !cl.outlives(e, r, now) && !cl.retry.allows(e, leaves && cl.onward.failed == 0) {
 		return cl.worthRetrying(e)
 	}
 	if e.Evidence != "" && len(cl.client.eps) == 1 && cl.client.cfg.WhenOpen == Wait {
@@ -150,6 +152,27 @@ func (cl *call) again(e *Error, r ruling) *Error {
 		return nil
 	}
 	return cl.backoff(wait)
+}
+
+// outlives reports whether what a failed attempt met will pass, and does not
+// count: the call goes on as long as it may. Backoff, budget and breaker see to it
+// that nobody is harmed by that.
+func (cl *call) outlives(e *Error, r ruling, now time.Time) bool {
+	if cl.retry.cfg.Attempts <= 1 {
+		return false
+	}
+	ep := cl.at.ep
+	switch {
+	case r.unreached:
+		return ep.works() // there is nobody: it is being restarted
+	case cl.client.cfg.WhenOpen != Wait:
+		return false
+	case e.Status == http.StatusBadGateway, e.Status == http.StatusServiceUnavailable, e.Status == 529, strings.Contains(strings.ToLower(e.Message), "loading model"):
+		return ep.works() // likewise, behind something that answers; or it is full
+	case e.Kind == ErrThrottled:
+		return ep.serves(now) // it is full: others have the places, and will leave them
+	}
+	return false
 }
 
 // nextTry reports whether the call may be sent again, how long it is until then,

@@ -62,7 +62,7 @@ func TestWhatIsRetried(t *testing.T) {
 		"429 of an empty account":      {fake.OutOfQuota(), llmclient.ErrQuota, false},
 		"400":                          {fake.Error(400, "invalid_request_error", "", "no"), llmclient.ErrRequest, false},
 		"422":                          {fake.Status(422, `{"detail":[{"loc":["body"],"msg":"field required"}]}`), llmclient.ErrRequest, false},
-		"413":                          {fake.Error(413, "request_too_large", "", "no"), llmclient.ErrRequest, false},
+		"413":                          {fake.Error(413, "request_too_large", "", "no"), llmclient.ErrContextLength, false},
 		"501":                          {fake.Status(501, ""), llmclient.ErrRequest, false},
 		"context overflow by its code": {fake.Error(400, "x", "context_length_exceeded", "too long"), llmclient.ErrContextLength, false},
 		"context overflow in words":    {fake.Error(400, "x", "", "This model's maximum context length is 8192 tokens"), llmclient.ErrContextLength, false},

@@ -1,7 +1,6 @@
 package llmclient
 
 import (
-	"encoding/json"
 	"math"
 	"net/http"
 	"regexp"
@@ -9,62 +8,104 @@ import (
 	"strings"
 	"time"
 
-	"github.com/neverhang/neverhang/chat"
+	"github.com/neverhang/neverhang/pacer/ratelimit"
 )
 
 // maxRetryAfter is the longest wait that is believed to be meant. It also
 // keeps numbers out of the range in which durations overflow.
 const maxRetryAfter = 365 * 24 * time.Hour
 
-// parseRetryAfter returns how long the endpoint asks to wait. It knows the
-// header Retry-After-Ms (milliseconds, which wins) and Retry-After (RFC 9110,
-// section 10.2.3: seconds, here also with a fraction, or a date). A date is
-// held against the endpoint's own Date where there is one, since clocks differ.
+// parseRetryAfter returns how long the endpoint asks to wait in its headers:
+// in milliseconds (Retry-After-Ms, Azure's X-Ms-Retry-After-Ms, AWS's
+// X-Amz-Retry-After, which win), or in Retry-After. That has seconds or a date
+// (RFC 9110, section 10.2.3), and in the wild also a fraction, a unit, another
+// form of date, a time since 1970, or several of these, of which the longest
+// counts. A date is held against the endpoint's own Date where there is one,
+// since clocks differ.
 //
 // ok is false if there is no header that makes sense. What lies in the past,
 // or is negative, is a wait of zero: the endpoint has nothing to ask, and the
 // ordinary backoff applies.
 func parseRetryAfter(h http.Header, now time.Time) (wait time.Duration, ok bool) {
-	if ms, err := strconv.ParseFloat(strings.TrimSpace(h.Get("Retry-After-Ms")), 64); err == nil && finite(ms) {
-		return seconds(ms / 1000)
-	}
-	text := strings.TrimSpace(h.Get("Retry-After"))
-	if text == "" {
-		return 0, false
-	}
-	if s, err := strconv.ParseFloat(text, 64); err == nil {
-		epoch := float64(now.Unix())
-		switch {
-		case !finite(s):
-			return 0, false
-		case s > epoch*500: // a time in milliseconds since 1970
-			return seconds(s/1000 - epoch)
-		case s > epoch/2: // a time in seconds since 1970
-			return seconds(s - epoch)
+	for _, name := range [...]string{"Retry-After-Ms", "X-Ms-Retry-After-Ms", "X-Amz-Retry-After"} {
+		if ms, err := strconv.ParseFloat(strings.TrimSpace(h.Get(name)), 64); err == nil && finite(ms) {
+			return seconds(ms / 1000)
 		}
-		return seconds(s)
+	}
+	there := now
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+		there = date
+	}
+	take := func(text string) bool {
+		d, read := waitText(text, now, there)
+		wait, ok = max(wait, d), ok || read
+		return read
+	}
+	for _, text := range h.Values("Retry-After") {
+		if !take(text) { // dates have commas too
+			for part := range strings.SplitSeq(text, ",") {
+				take(part)
+			}
+		}
+	}
+	return wait, ok
+}
+
+// resetAfter returns how long it is until requests are allowed again, if rate
+// headers say that none are now and when all are. Where they come back evenly
+// the first comes sooner than the last, and nobody says when.
+func resetAfter(h http.Header, now time.Time) (wait time.Duration, ok bool) {
+	for _, left := range ratelimit.Parse(h, now) {
+		if left.Remaining == 0 && left.AtOnce && left.Reset > 0 {
+			wait, ok = max(wait, left.Reset), true
+		}
+	}
+	return wait, ok
+}
+
+// waitText reads a wait that is all of a text. there is the time where it was
+// written.
+func waitText(text string, now, there time.Time) (time.Duration, bool) {
+	text = strings.TrimSpace(text)
+	if s, err := strconv.ParseFloat(text, 64); err == nil {
+		return waitNumber(s, now)
+	}
+	if d, rest, ok := spokenTime(text); ok && rest == "" {
+		return d, true
 	}
 	at, err := http.ParseTime(text)
 	if err != nil {
+		at, err = time.Parse(time.RFC3339, text)
+	}
+	if err != nil {
 		return 0, false
 	}
-	if date, err := http.ParseTime(h.Get("Date")); err == nil {
-		now = date
-	}
-	return seconds(at.Sub(now).Seconds())
+	return seconds(at.Sub(there).Seconds())
 }
 
-// Messages name a time in these ways: OpenAI's and Groq's "Please try again in
-// 7m12.5s", Azure's "retry after 26 seconds", and "1 minute".
-var (
-	spokenAt = regexp.MustCompile(`(?i)(?:try again|retry|wait) (?:in |after |for )`)
-	amount   = regexp.MustCompile(`(?i)^[\s,]*(\d+(?:\.\d+)?)\s*(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|h)`)
-)
+// waitNumber reads a number of seconds, of seconds since 1970, or of
+// milliseconds since then.
+func waitNumber(s float64, now time.Time) (time.Duration, bool) {
+	epoch := float64(now.UnixMilli()) / 1000
+	switch {
+	case !finite(s):
+		return 0, false
+	case s > epoch*500:
+		return seconds(s/1000 - epoch)
+	case s > epoch/2:
+		return seconds(s - epoch)
+	}
+	return seconds(s)
+}
 
-// spokenTime adds up the amounts with which a text begins.
-func spokenTime(s string) (time.Duration, bool) {
+// amount is one number with a unit, at the beginning of a text: of "7m12.5s",
+// "26 seconds", "1 day", "2 hours and 5 minutes" the first.
+var amount = regexp.MustCompile(`(?i)^[\s,]*(?:and\s+)?(\d+(?:\.\d+)?)\s*(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d|weeks?)`)
+
+// spokenTime adds up the amounts with which a text begins, and returns what
+// follows them.
+func spokenTime(s string) (d time.Duration, rest string, ok bool) {
 	var sum float64
-	some := false
 	for {
 		m := amount.FindStringSubmatchIndex(s)
 		if m == nil {
@@ -72,19 +113,20 @@ func spokenTime(s string) (time.Duration, bool) {
 		}
 		end := m[1]
 		if end < len(s) && (s[end]|0x20 >= 'a' && s[end]|0x20 <= 'z' || s[end] == '.' && end+1 < len(s) && s[end+1] >= '0' && s[end+1] <= '9') {
-			return 0, false // it goes on: what looked like a unit is none
+			return 0, "", false // it goes on: what looked like a unit is none
 		}
 		n, err := strconv.ParseFloat(s[m[2]:m[3]], 64)
 		if err != nil {
-			return 0, false
+			return 0, "", false
 		}
-		sum, some = sum+n*unit(s[m[4]:m[5]]), true
+		sum, ok = sum+n*unit(s[m[4]:m[5]]), true
 		s = s[end:]
 	}
-	if !some {
-		return 0, false
+	if !ok {
+		return 0, "", false
 	}
-	return seconds(sum)
+	d, ok = seconds(sum)
+	return d, s, ok
 }
 
 // unit returns what an amount is counted in, in seconds.
@@ -96,67 +138,12 @@ func unit(name string) float64 {
 		return 1
 	case name[0] == 'm':
 		return 60
+	case name[0] == 'h':
+		return 3600
+	case name[0] == 'd':
+		return 24 * 3600
 	}
-	return 3600
-}
-
-// saidRetryAfter returns how long the endpoint asks to wait in the body of an
-// error: gateways drop headers, and Google has none. The members are
-// retryDelay (Google, a duration), retry_after_ms, and retry_after (seconds).
-func saidRetryAfter(e *chat.ServerError) (time.Duration, bool) {
-	var body any
-	if json.Unmarshal(e.Raw, &body) == nil {
-		if wait, ok := memberRetryAfter(body, 0); ok {
-			return wait, true
-		}
-	}
-	at := spokenAt.FindStringIndex(e.Message)
-	if at == nil {
-		return 0, false
-	}
-	return spokenTime(e.Message[at[1]:])
-}
-
-// memberRetryAfter looks for a time among the members of an error, which wrap
-// one another.
-func memberRetryAfter(v any, depth int) (time.Duration, bool) {
-	if depth > 6 {
-		return 0, false
-	}
-	switch v := v.(type) {
-	case []any:
-		for _, x := range v {
-			if wait, ok := memberRetryAfter(x, depth+1); ok {
-				return wait, true
-			}
-		}
-	case map[string]any:
-		for _, m := range [...]struct {
-			name  string
-			scale float64
-		}{{"retry_after_ms", 1e-3}, {"retry_after", 1}, {"retryAfter", 1}, {"retry_after_seconds", 1}} {
-			n, ok := v[m.name].(float64)
-			if text, is := v[m.name].(string); is {
-				var err error
-				n, err = strconv.ParseFloat(text, 64)
-				ok = err == nil && finite(n)
-			}
-			if ok && n > 0 {
-				return seconds(n * m.scale)
-			}
-		}
-		if s, ok := v["retryDelay"].(string); ok {
-			if d, err := time.ParseDuration(s); err == nil && d > 0 {
-				return d, true
-			}
-		}
-		for _, name := range []string{"error", "availability", "metadata", "details"} {
-			if wait, ok := memberRetryAfter(v[name], depth+1); ok {
-				return wait, true
-			}
-		}
-	}
-	return 0, false
+	return 7 * 24 * 3600
 }
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }

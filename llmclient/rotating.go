@@ -21,7 +21,8 @@ const (
 // they are: over HTTP/2 a connection that one request has given up may still
 // serve others, but it takes no new ones.
 type rotating struct {
-	make func() *http.Transport
+	make  func() *http.Transport
+	given *http.Transport // the first, if the user gave it; then only what is in doubt is replaced
 
 	mu      sync.Mutex
 	current *http.Transport
@@ -38,9 +39,11 @@ func (r *rotating) now() *http.Transport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
+	case r.current == nil && r.given != nil:
+		r.current = r.given
 	case r.current == nil:
 		r.current, r.since = r.make(), time.Now()
-	case time.Since(r.since) >= recycleAfter:
+	case r.given == nil && time.Since(r.since) >= recycleAfter:
 		r.retireLocked()
 	}
 	return r.current
@@ -64,6 +67,17 @@ func (r *rotating) retireLocked() {
 		r.retired = append(r.retired[:0], r.retired[n-keptRetired:]...)
 	}
 	r.current, r.since = r.make(), time.Now()
+}
+
+// closeCopies closes what carries no request, and leaves to the user what is his.
+func (r *rotating) closeCopies() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range append(r.retired, r.current) {
+		if t != nil && t != r.given {
+			t.CloseIdleConnections()
+		}
+	}
 }
 
 // CloseIdleConnections closes what carries no request.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+
+	"github.com/neverhang/neverhang/chat"
 )
 
 // A route is one endpoint as a call sees it: what the call sends there, and how
@@ -20,6 +22,8 @@ type route struct {
 
 	redact    func(string) string // takes secrets out of a text: those of an SDK's own request
 	doubt     doubt               // about streams
+	form      chat.Form           // of its messages; Tools does not count
+	adapts    int                 // how often that has changed
 	failed    int                 // attempts that failed there
 	last      *Error              // what the last of them met
 	out       bool                // it refused for good: it is asked no more
@@ -42,6 +46,7 @@ func (cl *call) head(ep *endpoint) {
 		r.ep, r.redact = ep, ep.secrets.redact
 		r.speaks, r.doubt = ep.speaks(time.Now())
 		r.model = cl.modelAt(ep)
+		r.form = ep.formOf(r.model)
 		if cl.at != nil {
 			r.load = cl.at.load // until it is encoded: the size will be about the same
 		}

@@ -65,6 +65,7 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 		r = classify(a.out, now)
 		if a.out.err == nil && cl.passed == nil {
 			a.adapt(&r)
+			a.adaptForm(&r)
 			a.redirect(&r)
 		}
 		if a.out.err != nil && !a.out.inside {
@@ -83,6 +84,9 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 	e.Kind = r.kind
 	a.tried(e, &r)
 	e.retryable, e.retryAfter = r.retry, r.after
+	if d := a.at.ep.wire.client.Timeout; d > 0 && now.Sub(a.started) >= d {
+		e.outlasted = true
+	}
 	a.describe(e, m)
 	if e.Kind == ErrTimeout {
 		e.Verdict = cl.client.explain(cl.at.ep.name)
@@ -93,7 +97,9 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 	v := breaker.Ignored
 	switch r.fault {
 	case theirs:
-		v = breaker.Failure
+		if v = breaker.Failure; e.Status == http.StatusInternalServerError && a.at.failed > 0 {
+			v = breaker.Ignored // the same once more: it may be the request
+		}
 	case ours:
 		v = breaker.Success // it answers
 	}
@@ -227,6 +233,9 @@ func (a *attempt) settle(e *Error, v breaker.Verdict) {
 			took = max(rec.Duration, 1)
 		}
 		cl.at.ep.succeeded(a.speaks, took)
+		if a.at.adapts > 0 {
+			cl.at.ep.learns(cl.at.model, a.at.form)
+		}
 	}
 	if m.firstOutput != never {
 		a.first = max(1, m.firstOutput.Sub(atStart))
@@ -275,7 +284,7 @@ func (a *attempt) result(e *Error, m *meter) pacer.Result {
 		// Too much for a server that serves others. One that serves nobody is out
 		// of order, which is the breaker's business: when it is back it can do what
 		// it could before.
-		if a.at.ep.breaker.Stats().Failures <= 2 && time.Since(time.Unix(0, a.at.ep.lastOutput.Load())) < servesOthers {
+		if a.at.ep.breaker.Stats().Failures <= 2 && a.at.ep.serves(time.Now()) {
 			r.Outcome = pacer.Refused
 		}
 	case m.phase >= PhaseFirstOutput && m.phase < PhaseEnd && (e.Kind == ErrTimeout || e.Kind == ErrDeadline && m.suspect >= 0):

@@ -22,11 +22,12 @@ type Stream struct {
 	ctx    context.Context
 	req    *chat.Request
 
-	call  *call    // set by the first read
-	a     *attempt // set when it has committed
-	early []chat.Chunk
-	gave  bool // pieces with output
-	join  chat.Joiner
+	call   *call    // set by the first read
+	a      *attempt // set when it has committed
+	early  []chat.Chunk
+	gave   bool // pieces with output
+	called bool // pieces of calls
+	join   chat.Joiner
 
 	turn    turn
 	release func() bool // stops listening to the context
@@ -149,9 +150,13 @@ func (s *Stream) next() (*chat.Chunk, error) {
 // message once more, which would be shown twice.
 func (s *Stream) piece(ch *chat.Chunk) *chat.Chunk {
 	if ch.Whole && s.gave {
-		ch.Content, ch.Reasoning, ch.Refusal, ch.ToolCalls = "", "", "", nil
+		ch.Content, ch.Reasoning, ch.Refusal = "", "", ""
+		if s.called {
+			ch.ToolCalls = nil
+		}
 	}
 	s.gave = s.gave || ch.Output()
+	s.called = s.called || len(ch.ToolCalls) > 0
 	s.join.Join(ch) // some servers cut characters in two
 	return ch
 }

@@ -251,15 +251,20 @@ func TestAnAnswerWithAnotherStatusThatSaysYes(t *testing.T) {
 
 func TestTheCallerHearsOfOutput(t *testing.T) {
 	inWorld(t, script(fake.Reply(fake.Role(), fake.Ping(), fake.Text("a"), fake.Text("b"), fake.End("stop"))), nil, func(t *testing.T, w *world) {
-		n := 0
+		n, bytes := 0, 0
 		req := hello()
 		req.OnOutput = func() {
 			n++
 			panic("and survives it")
 		}
+		req.OnBytes = func() {
+			bytes++
+			panic("this too")
+		}
 		_, err := w.client.Chat(t.Context(), req)
 		require.NoError(t, err)
 		assert.Equal(t, 2, n)
+		assert.Positive(t, bytes)
 	})
 }
 

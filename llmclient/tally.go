@@ -29,6 +29,9 @@ func (t *tally) Read(p []byte) (int, error) {
 		t.n += int64(n)
 		t.a.watch.tell(func(m *meter, now moment) { m.read(n, now) })
 		t.a.at.ep.evidence.saw(time.Now())
+		if req := t.a.call.req; req != nil && req.OnBytes != nil {
+			_, _ = contain(func() (any, error) { req.OnBytes(); return nil, nil })
+		}
 		if t.n > t.limit {
 			return 0, errAnswerTooLarge
 		}

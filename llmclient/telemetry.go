@@ -13,6 +13,8 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/neverhang/neverhang/chat"
 )
 
 // The names of OpenTelemetry's conventions for generative AI, as of
@@ -218,6 +220,7 @@ func (t *telemetry) describeCall(span trace.Span, cl *call, e *Error, a *attempt
 	if cl.at.load.maxTokens > 0 {
 		span.SetAttributes(attrMaxTokens.Int(cl.at.load.maxTokens))
 	}
+	describeUsage(span, usageOf(e, a))
 	if e != nil {
 		span.SetAttributes(attrError.String(e.Kind.String()), attrPhase.String(e.Phase.String()), attrFinish.StringSlice([]string{"error"}))
 		if e.Clock != "" {
@@ -240,8 +243,30 @@ func (t *telemetry) describeCall(span trace.Span, cl *call, e *Error, a *attempt
 	if a.first > 0 {
 		span.SetAttributes(attrFirstChunk.Float64(a.first.Seconds()))
 	}
-	if u := r.Usage; u != nil { // what the server did not count is not zero
-		span.SetAttributes(attrInputTokens.Int64(u.PromptTokens), attrOutputTokens.Int64(u.CompletionTokens))
+}
+
+// usageOf returns what the server counted for a call; it may have, before it
+// failed.
+func usageOf(e *Error, a *attempt) *chat.Usage {
+	switch {
+	case e != nil && e.Partial != nil:
+		return e.Partial.Usage
+	case e == nil && a != nil && a.resp != nil:
+		return a.resp.Usage
+	}
+	return nil
+}
+
+// describeUsage leaves out what the server did not count: it is not zero.
+func describeUsage(span trace.Span, u *chat.Usage) {
+	if u == nil {
+		return
+	}
+	if u.PromptTokens > 0 {
+		span.SetAttributes(attrInputTokens.Int64(u.PromptTokens))
+	}
+	if u.CompletionTokens > 0 {
+		span.SetAttributes(attrOutputTokens.Int64(u.CompletionTokens))
 	}
 }
 

@@ -18,7 +18,7 @@ func (a *attempt) whole() error {
 	switch {
 	case end.Failed():
 		return &badAnswer{kind: ErrAborted, text: fmt.Sprintf("the server gave up on the answer (finish reason %q)", bounded(string(end), 60))}
-	case len(r.Message.ToolCalls) > 0 && cutCalls(r):
+	case len(r.Message.ToolCalls) > 0 && (cutCalls(r) || a.usedUp(r)):
 		return &badAnswer{kind: ErrTruncated, text: fmt.Sprintf("the answer was cut inside its tool calls (finish reason %q); if a token limit did it, raise MaxTokens", bounded(string(end), 60))}
 	case end != "":
 		return io.EOF
@@ -32,8 +32,12 @@ func (a *attempt) whole() error {
 		return io.EOF // the JSON is whole, and some servers leave the reason out
 	case a.answer.odd != nil:
 		return &insideError{a.answer.odd} // what came last was no piece of an answer
+	case a.answer.done && a.answer.strange:
+		return &badAnswer{kind: ErrIncomplete, text: "the answer ended without a finish reason, and with something else in it: " + a.answer.noise}
 	case a.answer.done && !a.at.ep.ends():
 		return io.EOF // an endpoint that has never sent a reason, and said [DONE]
+	case a.answer.done && len(r.Message.ToolCalls) > 0 && !breaksOff(r.Message.ToolCalls):
+		return io.EOF // some send a reason with texts only; these calls are whole
 	case a.answer.done:
 		return &badAnswer{kind: ErrIncomplete, text: "the answer ended without a finish reason, which this endpoint otherwise sends"}
 	}
@@ -51,7 +55,20 @@ func cutCalls(r *chat.Response) bool {
 	case end == chat.FinishStop, end == chat.FinishToolCalls, end == chat.FinishFunctionCall, end == "":
 		return false // broken arguments are the model's, and the agent's to answer
 	}
-	return slices.ContainsFunc(r.Message.ToolCalls, func(c chat.ToolCall) bool { return c.Cut() })
+	return breaksOff(r.Message.ToolCalls)
+}
+
+// breaksOff reports whether the arguments of some call do not end.
+func breaksOff(calls []chat.ToolCall) bool {
+	return slices.ContainsFunc(calls, func(c chat.ToolCall) bool { return c.Cut() })
+}
+
+// usedUp reports whether a call breaks off in an answer that has all the tokens
+// it was allowed: some servers give calls as the reason there.
+func (a *attempt) usedUp(r *chat.Response) bool {
+	req := a.call.req
+	return req != nil && req.MaxTokens > 0 && r.Usage != nil && r.Usage.CompletionTokens >= int64(req.MaxTokens) &&
+		breaksOff(r.Message.ToolCalls)
 }
 
 // leave settles an attempt that nobody reads on, if the model had finished: who

@@ -12,6 +12,7 @@ import (
 type wire struct {
 	client *http.Client
 	own    *rotating // made here, closed here; nil if the user gave one
+	copies *rotating // of the one that the user gave, and that first; nil if there is none of that kind
 
 	// direct is set if there is nothing for http.Client to do above its
 	// transport: it would copy the header, at the least.
@@ -36,22 +37,25 @@ const (
 	idleTLS   = 55 * time.Second
 )
 
+// http2Ping is after what silence a connection over HTTP/2 is asked whether it
+// lives, and how long it has to say so.
+const http2Ping = 15 * time.Second
+
 func newWire(given *http.Client, u *url.URL, connect time.Duration) wire {
 	w := wire{client: &http.Client{}}
 	if given != nil {
 		copied := *given
 		w.client = &copied
 	}
-	switch t := w.client.Transport.(type) {
-	case nil:
-		if given == nil {
-			w.own = &rotating{make: func() *http.Transport { return newOwnTransport(u, connect) }}
-			w.client.Transport = w.own
-			w.dials = true
-		}
-		w.trusted = true
-	case *http.Transport:
-		w.trusted, w.dials = true, t.MaxConnsPerHost == 0
+	if given == nil {
+		w.own = &rotating{make: func() *http.Transport { return newOwnTransport(u, connect) }}
+		w.client.Transport, w.trusted, w.dials = w.own, true, true
+	} else if t, ok := w.base().(*http.Transport); ok {
+		w.copies = &rotating{given: t, make: func() *http.Transport { return again(t) }}
+		w.trusted, w.dials = true, given.Transport != nil && t.MaxConnsPerHost == 0
+		w.client.Transport = w.copies
+	} else {
+		w.trusted = given.Transport == nil // whoever replaced the default will have thought of contexts
 	}
 	w.client.CheckRedirect = noRedirect
 	w.direct = w.trusted && w.client.Jar == nil && w.client.Timeout == 0
@@ -76,8 +80,18 @@ func newOwnTransport(u *url.URL, connect time.Duration) *http.Transport {
 		MaxIdleConnsPerHost:   1024,
 		IdleConnTimeout:       idle,
 		ForceAttemptHTTP2:     true,
-		HTTP2:                 &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
+		HTTP2:                 &http.HTTP2Config{SendPingTimeout: http2Ping, PingTimeout: http2Ping},
 	}
+}
+
+// again returns a transport as the one that the user gave, with connections of
+// its own.
+func again(given *http.Transport) *http.Transport {
+	t := given.Clone()
+	if t.HTTP2 == nil {
+		t.HTTP2 = &http.HTTP2Config{SendPingTimeout: http2Ping, PingTimeout: http2Ping}
+	}
+	return t
 }
 
 // noRedirect leaves redirects to the call, which knows where key and prompt may
@@ -92,14 +106,6 @@ func (w *wire) probing() *http.Client {
 	switch base := w.client.Transport.(type) {
 	case *rotating:
 		t = base.make()
-	case *http.Transport:
-		t = base.Clone()
-	case nil:
-		d, ok := http.DefaultTransport.(*http.Transport)
-		if !ok {
-			return nil
-		}
-		t = d.Clone()
 	default:
 		return nil
 	}
@@ -107,13 +113,18 @@ func (w *wire) probing() *http.Client {
 	return &http.Client{Transport: t, CheckRedirect: noRedirect}
 }
 
-// renew lets the next request dial, as far as the transport allows.
-func (w *wire) renew() {
-	if w.own != nil {
+// renew lets the next request dial, as far as the transport allows. A connection
+// over HTTP/2 that others use as well is never idle: it is left for another
+// transport.
+func (w *wire) renew(multiplexed bool) {
+	switch {
+	case w.own != nil:
 		w.own.retire()
-		return
+	case w.copies != nil && multiplexed:
+		w.copies.retire()
+	default:
+		w.client.CloseIdleConnections()
 	}
-	w.client.CloseIdleConnections()
 }
 
 // base returns the transport itself.
@@ -126,8 +137,11 @@ func (w *wire) base() http.RoundTripper {
 
 // close gives up what the client's own transport holds.
 func (w *wire) close() {
-	if w.own != nil {
+	switch {
+	case w.own != nil:
 		w.own.CloseIdleConnections()
+	case w.copies != nil:
+		w.copies.closeCopies()
 	}
 }
 
