@@ -24,8 +24,10 @@ type Config struct {
 	Model Model
 
 	// Request is the template of every request: model name, MaxTokens,
-	// Temperature and the like. Messages, Tools, ToolChoice and Caller are the
-	// loop's and must be empty; OnOutput is called after the loop's own.
+	// Temperature, Priority and the like. Messages, Tools, ToolChoice and Caller are
+	// the loop's and must be empty; OnOutput and OnBytes are called after the loop's
+	// own. Finishing is also set when at most one step of the Progression is missing,
+	// so that a client may let those go first that are about to be done.
 	Request chat.Request
 
 	// System instructs the model. It replaces a system message at the head of
@@ -91,18 +93,21 @@ type Config struct {
 
 	// ForcedTries is how often it is then made to take the step: tool_choice
 	// demands it too; a server that refuses tool_choice is asked without it from
-	// then on. Zero means 2, a negative value none. Then the agent ends as Stalled,
+	// then on, by all agents of the group. Zero means 2, a negative value none. Then the agent ends as Stalled,
 	// with the last cause. Without a progression there is nothing to narrow or
 	// force.
 	ForcedTries int
 
 	// Repeats is how many rounds in a row may bring nothing new: calls that
 	// give for the same arguments what they gave before, or fail again. If only
-	// the arguments are new and the results are old, it takes three times as many;
-	// new arguments of 128 bytes or more, and calls that count for a step, are work.
-	// From half of it on the model is warned in the results, from three quarters
-	// on such calls are not run, and then the agent ends as Stalled, with a
-	// [RepeatError]. Zero means 10, a negative value no bound.
+	// the arguments are new and the results are old, or errors, it takes three times
+	// as many. New arguments of 128 bytes or more are work, and so is a call that
+	// counts for a step. A call that fails is news only if its error has other words
+	// than before, numbers and times apart, and if it was work, or something new was
+	// done since it failed last, as between two runs of a compiler. From half of it
+	// on the model is warned in the results, from three quarters on such calls are
+	// not run, and then the agent ends as Stalled, with a [RepeatError]. Zero means
+	// 10, a negative value no bound.
 	Repeats int
 
 	// RepeatWindow is how many calls back one is known again, and so how long a

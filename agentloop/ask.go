@@ -15,7 +15,7 @@ func (r *run) ask(ctx context.Context) (*chat.Response, *ending) {
 	r.round.Store(int32(r.res.Rounds + 1))
 	r.asked = time.Now()
 	r.shrinks = 0
-	var refused error // what came of a request with tool_choice
+	r.crashes, r.trying = 0, false
 	for {
 		if e := r.tape.again(); e != nil {
 			return nil, &ending{outcome: e.Outcome, err: &recordedError{e.Error}}
@@ -54,6 +54,9 @@ func (r *run) ask(ctx context.Context) (*chat.Response, *ending) {
 			if ans.played {
 				r.res.Replayed++
 			}
+			if r.noChoice != nil && !forces && step != nil {
+				r.group.learnNoChoice(r.agent, r.noChoice)
+			}
 			r.emit(Event{Kind: EventAnswered, Text: textOf(&ans.resp.Message), After: time.Since(asked)})
 			return ans.resp, nil
 		case ans.overflow:
@@ -64,19 +67,19 @@ func (r *run) ask(ctx context.Context) (*chat.Response, *ending) {
 				return nil, end
 			}
 			continue
-		case !ans.retryable && forces && !ans.denied:
-			// Some servers refuse to be told what to call, mostly when the
-			// model reasons. The offer stays narrowed to the step's tools.
-			r.noChoice, refused = true, ans.err
+		case forces && r.cannotForce(&ans):
 			if end := r.refused(ctx, &ans, false); end != nil {
 				return nil, end
 			}
 			continue
-		case !ans.retryable && refused != nil:
-			ans.err = fmt.Errorf("%w (before that, with tool_choice: %w)", hush(ctx, ans.err), hush(ctx, refused))
+		case !ans.retryable && r.noChoice != nil && step != nil:
+			ans.err = fmt.Errorf("%w (before that, with tool_choice: %w)", hush(ctx, ans.err), hush(ctx, r.noChoice))
 			return nil, r.failed(ctx, &ans, "")
 		case !ans.retryable:
 			return nil, r.failed(ctx, &ans, "")
+		}
+		if r.trying && !forces { // that is not it
+			r.noChoice, r.trying, r.crashes = nil, false, 0
 		}
 		if end := r.pause(ctx, &ans); end != nil {
 			return nil, end
@@ -92,10 +95,8 @@ func (r *run) request() (*chat.Request, *Step) {
 	req.Messages = r.hist.view()
 	req.Tools = r.agent.offer
 	req.Restart = r.restarted
-	req.OnOutput = r.output
-	if also := r.agent.cfg.Request.OnOutput; also != nil {
-		req.OnOutput = func() { r.output(); also() }
-	}
+	req.Finishing = req.Finishing || r.prog.finishing()
+	r.listen(&req)
 	step, _ := r.pressing()
 	press := r.ladder.pressure()
 	if press == advised || step == nil {
@@ -108,7 +109,7 @@ func (r *run) request() (*chat.Request, *Step) {
 		}
 	}
 	switch {
-	case r.noChoice || press == narrowed:
+	case press == narrowed || r.noChoice != nil || r.group.noChoice(r.agent) != nil:
 	case len(req.Tools) == 1:
 		req.ToolChoice = chat.ForceTool(req.Tools[0].Name)
 	default:

@@ -8,7 +8,7 @@ import (
 )
 
 // maxQueued is how many events wait for a slow consumer before new ones are
-// dropped. Ends of agents are never dropped.
+// dropped, but for those that are vital.
 const maxQueued = 1 << 16
 
 // flushTime is how long a group waits at its end for consumers to hear what is
@@ -21,9 +21,15 @@ type bus struct {
 	all    func(Event)
 	by     map[string]func(Event) // consumers of single agents
 	logger *slog.Logger
+	line   func(Event) // writes it to the logger; nil without one
 
 	wake chan struct{} // holds a token if there may be something to do
 	done chan struct{} // closed when all is delivered after close
+
+	// What is being delivered; of the goroutine that does.
+	now  Event
+	ears [3]func(Event)
+	rest []func(Event) // who is still to hear it
 
 	mu      sync.Mutex
 	queue   []Event
@@ -47,6 +53,9 @@ func newBus(cfg *GroupConfig) *bus {
 	if b.all == nil && b.by == nil && b.logger == nil {
 		return nil
 	}
+	if b.logger != nil {
+		b.line = b.log
+	}
 	b.wake, b.done = make(chan struct{}, 1), make(chan struct{})
 	go b.deliver()
 	return b
@@ -63,13 +72,23 @@ func (b *bus) emit(e Event) {
 	e.Seq = b.seq
 	switch {
 	case b.closed: // of what was left behind
-	case len(b.queue) >= maxQueued && e.Kind != EventEnded && e.Kind != EventGroupEnded:
+	case len(b.queue) >= maxQueued && !vital(e.Kind):
 		b.dropped++
 	default:
 		b.queue = append(b.queue, e)
 	}
 	b.mu.Unlock()
 	b.nudge()
+}
+
+// vital reports whether an event is told however many others wait: ends, and what
+// is told only once. There are few of them.
+func vital(kind EventKind) bool {
+	switch kind {
+	case EventEnded, EventGroupEnded, EventStalled, EventSystemic, EventRecovered, EventUncertain, EventToolAbandoned:
+		return true
+	}
+	return false
 }
 
 func (b *bus) nudge() {
@@ -107,6 +126,11 @@ func (b *bus) deliver() {
 		}
 	}()
 	for {
+		for len(b.rest) > 0 {
+			next := b.rest[0]
+			b.rest = b.rest[1:] // first: it may not come back
+			b.one(b.now, next)
+		}
 		b.mu.Lock()
 		var e Event
 		some := len(b.queue) > 0
@@ -119,7 +143,7 @@ func (b *bus) deliver() {
 		b.mu.Unlock()
 		switch {
 		case some:
-			b.tell(e)
+			b.now, b.rest = e, b.listeners(e)
 		case over:
 			close(b.done)
 			return
@@ -129,16 +153,15 @@ func (b *bus) deliver() {
 	}
 }
 
-func (b *bus) tell(e Event) {
-	if b.logger != nil {
-		b.one(e, b.log)
+// listeners returns who is to hear an event.
+func (b *bus) listeners(e Event) []func(Event) {
+	list := b.ears[:0]
+	for _, f := range [...]func(Event){b.line, b.by[e.Agent], b.all} {
+		if f != nil {
+			list = append(list, f)
+		}
 	}
-	if f := b.by[e.Agent]; f != nil {
-		b.one(e, f)
-	}
-	if b.all != nil {
-		b.one(e, b.all)
-	}
+	return list
 }
 
 // one lets one consumer hear one event; its panic is its own affair.

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/neverhang/neverhang/agentloop"
+	"github.com/neverhang/neverhang/agentloop/journal"
 	"github.com/neverhang/neverhang/chat"
 )
 
@@ -52,7 +53,9 @@ func (c *chaos) misbehave(ctx context.Context) error {
 		c.mu.Unlock()
 		<-release
 	case 1, 2:
-		<-ctx.Done()
+		if ctx.Done() != nil {
+			<-ctx.Done()
+		}
 		return ctx.Err()
 	case 3:
 		panic("chaos")
@@ -90,6 +93,10 @@ func (c *chaos) model(ctx context.Context, req *chat.Request) (*chat.Response, e
 	}
 	if err := c.misbehave(ctx); err != nil {
 		return nil, err
+	}
+	if forces := (req.ToolChoice != chat.ToolChoice{}); forces && c.roll(3) == 0 {
+		status := []int{400, 422, 500, 501}[c.roll(4)]
+		return nil, statusError{status, []string{"no tool_choice", "no"}[c.roll(2)], status >= 500}
 	}
 	names := []string{"read", "write", "append", "save", "spawn", "nothing", ""}
 	args := []string{`{}`, `{"a":1}`, `{"a":2}`, `{"`, ``, `[]`}
@@ -157,7 +164,15 @@ func (c *chaos) group(d *disk) agentloop.GroupConfig {
 		}
 	}
 	if d != nil {
-		cfg.Journal = openJournal(c.t, d)
+		j, err := journal.Open(journal.Config{FS: d, SyncEvery: -1, MaxOpen: c.roll(3)})
+		require.NoError(c.t, err)
+		cfg.Journal = j
+	}
+	if c.roll(2) == 0 {
+		cfg.Explain = func() string {
+			err := c.misbehave(context.Background())
+			return fmt.Sprint("chaos: ", err)
+		}
 	}
 	for i := range 1 + c.roll(12) {
 		cfg.Agents = append(cfg.Agents, c.agent(fmt.Sprintf("agent%02d", i), 2))

@@ -103,7 +103,13 @@ func Progress(ctx context.Context, text string) {
 // than a microsecond. Life of an agent that runs inside a tool is also life of
 // the agent that called the tool.
 func Alive(ctx context.Context) {
-	if r := self(ctx); r != nil {
-		r.beat(callOf(ctx, r).within())
+	r := self(ctx)
+	if r == nil {
+		return
+	}
+	if c := callOf(ctx, r); c != nil {
+		r.beat(c.act)
+	} else {
+		r.output()
 	}
 }

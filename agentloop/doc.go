@@ -80,7 +80,8 @@
 // A [Result] has an [Outcome], and an Err that is one of few types: a
 // [DeadlineError], [BudgetError], [ContextError], [RepeatError], [StallError] or
 // [SystemicError], one of the sentinels such as [ErrStoppedEarly], or what the
-// model or a tool said. Events tell the same as it goes, in one order, and the last
+// model or a tool said. GroupConfig.Explain lets somebody who knows the server say
+// what it does meanwhile. Events tell the same as it goes, in one order, and the last
 // one, group_ended, says whether the watchdog ever spoke.
 //
 // [journal]: https://pkg.go.dev/github.com/neverhang/neverhang/agentloop/journal

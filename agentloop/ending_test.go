@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -111,4 +113,59 @@ func TestEffectIsOneOfTheConstants(t *testing.T) {
 	bad.Effect = 7
 	_, err := agentloop.New(agentloop.Config{Name: "a", Model: play(), Task: "x", Tools: []agentloop.Tool{bad}})
 	assert.EqualError(t, err, `agentloop: tool "bad": Effect is 7, want one of the constants (agent "a")`)
+}
+
+// However an agent ends in the midst of its calls, each of them has one result, and
+// another run can go on with the conversation.
+func TestHoweverAnAgentEndsInItsCallsItCanBeGoneOnWith(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg   agentloop.Config
+		group agentloop.GroupConfig
+		third func(ctx context.Context) error // what the third call does
+		deaf  bool
+		want  agentloop.Outcome
+	}{
+		"its deadline":        {cfg: agentloop.Config{Deadline: time.Minute}, want: agentloop.Exhausted},
+		"the group's":         {group: agentloop.GroupConfig{Deadline: time.Minute}, want: agentloop.Exhausted},
+		"the watchdog":        {group: agentloop.GroupConfig{OnStall: agentloop.StallEnd}, want: agentloop.Stalled},
+		"cancelled by name":   {third: func(ctx context.Context) error { agentloop.CancelAgents(ctx, nil, "a"); return nil }, want: agentloop.Cancelled},
+		"with all":            {third: func(ctx context.Context) error { agentloop.CancelGroup(ctx, nil); return nil }, want: agentloop.Cancelled},
+		"a fatal sibling":     {third: func(context.Context) error { return agentloop.Fatal(errors.New("no")) }, want: agentloop.Failed},
+		"a deaf one":          {cfg: agentloop.Config{Deadline: time.Minute}, deaf: true, want: agentloop.Abandoned},
+		"its budget of calls": {cfg: agentloop.Config{MaxToolCalls: 1}, want: agentloop.Exhausted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				defer close(release)
+				hang := tool(t, "hang", func(ctx context.Context) (string, error) {
+					if c.deaf {
+						<-release
+					}
+					select {
+					case <-ctx.Done():
+					case <-time.After(time.Hour):
+					}
+					return "", ctx.Err()
+				})
+				hang.Deadline = -1
+				quick := tool(t, "quick", result("done"))
+				third := tool(t, "third", func(ctx context.Context) (string, error) {
+					if c.third == nil {
+						return "done", nil
+					}
+					return "", c.third(ctx)
+				})
+				cfg := c.cfg
+				cfg.Model = play(calls(call("1", "quick", "{}"), call("2", "hang", "{}"), call("3", "third", "{}"), call("1", "hang", `{"n":2}`)))
+				cfg.Tools, cfg.ParallelTools = []agentloop.Tool{quick, hang, third}, 3
+				res, _ := runAgent(t, cfg, c.group)
+				assert.Equal(t, c.want, res.Outcome, "%v", res.Err)
+				require.NoError(t, strict(res.Messages))
+				assert.Equal(t, "done", res.Messages[2].Content, "what was through is kept")
+				next := runOne(t, agentloop.Config{Model: play(says("ok")), Messages: res.Messages, Task: "Go on."})
+				assert.Equal(t, agentloop.Done, next.Outcome, next.Err)
+			})
+		})
+	}
 }

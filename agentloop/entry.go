@@ -79,6 +79,8 @@ type entry struct {
 	Rounds  int             `json:"rounds,omitempty"`
 	Draft   string          `json:"draft,omitempty"`
 	Counts  map[Outcome]int `json:"counts,omitempty"`
+	Stalls  int             `json:"stalls,omitempty"`
+	Said    []string        `json:"explanations,omitempty"`
 
 	version int           // of the begin before it
 	written chan struct{} // run_end: closed when the log is

@@ -28,13 +28,13 @@ const (
 	EventSummarized    EventKind = "summarized"     // the model was asked to sum up; Text, After, Err: why in vain
 	EventRestart       EventKind = "restart"        // Err: the fault; After: the pause to come
 	EventParked        EventKind = "parked"         // a restart after a long pause that the model asked for; Err, After
-	EventStalled       EventKind = "stalled"        // the watchdog: Text: what it waits for; After: since when
+	EventStalled       EventKind = "stalled"        // the watchdog: Text: what it waits for, and what Explain says; After: since when; Tool, CallID: if it is one; Err: a [StallError]
 	EventEnded         EventKind = "ended"          // Outcome, Err, After: the run
 )
 
 // The kinds of events that are about the group; they have no Agent.
 const (
-	EventSystemic   EventKind = "systemic"    // most agents are in trouble; Err: a [SystemicError]
+	EventSystemic   EventKind = "systemic"    // most agents are in trouble; Text: what Explain says; Err: a [SystemicError]
 	EventRecovered  EventKind = "recovered"   // that is over; After: since when it was announced
 	EventGroupEnded EventKind = "group_ended" // the last one; Text: how it went, with the stalls; After, Err
 )

@@ -167,3 +167,39 @@ func TestLogSaysWhatHappenedButNotWhatWasSaid(t *testing.T) {
 	assert.Contains(t, log, `level=INFO msg="agentloop: step" agent=author round=1 tool=read step=read`)
 	assert.Contains(t, log, `level=WARN msg="agentloop: ended" agent=author round=7 outcome=stalled`)
 }
+
+// A consumer that ends its goroutine, as t.FailNow does, loses that one event, and
+// no other consumer loses any.
+func TestAConsumerThatEndsItsGoroutineCostsOthersNothing(t *testing.T) {
+	for _, who := range []string{"the agent's", "the group's"} {
+		t.Run(who, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var kinds [2][]agentloop.EventKind
+				hear := func(i int, exits bool) func(agentloop.Event) {
+					return func(e agentloop.Event) {
+						if exits {
+							runtime.Goexit()
+						}
+						if e.Agent != "" {
+							kinds[i] = append(kinds[i], e.Kind)
+						}
+					}
+				}
+				var lines bytes.Buffer
+				runAgent(t, agentloop.Config{Model: play(says("x")), OnEvent: hear(0, who == "the agent's")}, agentloop.GroupConfig{
+					OnEvent: hear(1, who == "the group's"), Logger: slog.New(slog.NewTextHandler(&lines, nil)),
+				})
+				want := []agentloop.EventKind{agentloop.EventStarted, agentloop.EventRound, agentloop.EventAnswered, agentloop.EventEnded}
+				if who == "the agent's" {
+					assert.Empty(t, kinds[0])
+					assert.Equal(t, want, kinds[1])
+				} else {
+					assert.Equal(t, want, kinds[0])
+					assert.Empty(t, kinds[1])
+				}
+				assert.Contains(t, lines.String(), "agentloop: ended")
+				assert.Contains(t, lines.String(), "agentloop: group_ended")
+			})
+		})
+	}
+}

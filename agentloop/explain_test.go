@@ -3,6 +3,7 @@ package agentloop_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/neverhang/neverhang/agentloop"
+	"github.com/neverhang/neverhang/chat"
 )
 
 // What Explain says is in the error, the event, the log and the report; what it
@@ -91,5 +93,49 @@ func TestTheEndDoesNotWaitForAnExplanation(t *testing.T) {
 		})
 		assert.Equal(t, 5*time.Minute+10*time.Millisecond, rep.Duration)
 		assert.Equal(t, 4, rep.Counts[agentloop.Cancelled])
+	})
+}
+
+// Whether the watchdog ever spoke is answered by the log of the run, long after.
+func TestTheLogOfTheRunSaysHowOftenTheWatchdogSpoke(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk(nil)
+		j := openJournal(t, d)
+		defer j.Close()
+		rep := runGroup(t, t.Context(), agentloop.GroupConfig{
+			Agents: many(t, 2, agentloop.Config{Model: agentloop.ModelFunc(silent)}), Journal: j, OnStall: agentloop.StallEnd,
+			Explain: func() string { return "nobody home" },
+		})
+		assert.Equal(t, 2, rep.Stalls)
+		assert.Contains(t, string(d.files["run.jsonl"]), `"counts":{"stalled":2},"stalls":2,"explanations":["nobody home"]}`)
+	})
+}
+
+// That it is over is told after that it began, also if it is over before that could
+// be explained.
+func TestRecoveryIsToldAfterTheTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		m := agentloop.ModelFunc(func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+			if req.Caller == "agent03" {
+				time.Sleep(50 * time.Millisecond) // answered while Explain thinks
+				return calls(call("", "x", "{}"))(ctx, req)
+			}
+			if time.Since(start) < 20*time.Millisecond {
+				return nil, passing{}
+			}
+			return says("ok")(ctx, req)
+		})
+		var told []string
+		runGroup(t, t.Context(), agentloop.GroupConfig{
+			Agents:  many(t, 4, agentloop.Config{Model: m, MaxRounds: 1}),
+			Explain: func() string { time.Sleep(90 * time.Millisecond); return "busy" },
+			OnEvent: func(e agentloop.Event) {
+				if e.Kind == agentloop.EventSystemic || e.Kind == agentloop.EventRecovered {
+					told = append(told, fmt.Sprint(e.Kind, " ", e.Text, " ", e.After))
+				}
+			},
+		})
+		assert.Equal(t, []string{"systemic busy 0s", "recovered  50ms"}, told)
 	})
 }

@@ -18,7 +18,7 @@ type ending struct {
 // stopped names the end of a run whose context has ended. lost is not nil if
 // user code did not come back for it.
 func (r *run) stopped(ctx context.Context, lost *loss) *ending {
-	end := &ending{r.outcome(ctx), r.whyStopped(ctx), r.pulse.state()}
+	end := &ending{outcome: r.outcome(ctx), err: r.whyStopped(ctx), stuck: r.pulse.state()}
 	if lost != nil && lost.abandoned {
 		end.outcome, end.err = Abandoned, fmt.Errorf("%w, after %w", lost.err, end.err)
 	}

@@ -141,3 +141,25 @@ func TestANilContextIsAnErrorAndNoPanic(t *testing.T) {
 	assert.False(t, agentloop.CancelGroup(none, nil))
 	agentloop.Alive(none)
 }
+
+// An isBlocks is an error whose Is does not return.
+type isBlocks struct{ until chan struct{} }
+
+func (isBlocks) Error() string   { return "400" }
+func (e isBlocks) Is(error) bool { <-e.until; return false }
+
+// The loop asks nothing of a tool's error after the call: not whether it is one of
+// its own either.
+func TestAnErrorWhoseMethodsBlockHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		until := make(chan struct{})
+		defer close(until)
+		fatal := tool(t, "f", func(context.Context) (string, error) { return "", agentloop.Fatal(isBlocks{until}) })
+		m := play(calls(call("", "f", `{}`)), says("well"))
+		res, _ := runAgent(t, agentloop.Config{Model: m, Tools: []agentloop.Tool{fatal}}, agentloop.GroupConfig{
+			Restart: map[agentloop.Outcome]agentloop.RestartPolicy{agentloop.Failed: {Max: 1}},
+		})
+		assert.Equal(t, agentloop.Done, res.Outcome, "%v", res.Err)
+		assert.Equal(t, time.Second, res.Duration)
+	})
+}

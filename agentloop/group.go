@@ -70,11 +70,12 @@ type GroupConfig struct {
 
 	// StallAfter is how long an agent may show no life before the watchdog
 	// announces it: an event, a log line ("agentloop: stalled"), a count in the
-	// report. Each stall is announced once. Life is whatever the agent does, output
-	// of the model, calls of [Alive], and agents that live in its tools. Tools
-	// within a deadline and pauses are no stall; model calls get twice the time of
-	// the slowest answered one if that is more. Zero means 5 minutes, a negative
-	// value no watchdog.
+	// report and in the journal's log of the run. Each stall is announced once. Life
+	// is whatever the agent does, output of the model and bytes of its answer, calls
+	// of [Alive], lines in the journal, and agents that live in its tools. Calls of tools beside each other are
+	// judged each by its own life. Tools within a deadline and pauses are no stall;
+	// model calls get twice the time of the slowest answered one if that is more.
+	// Zero means 5 minutes, a negative value no watchdog.
 	StallAfter time.Duration
 
 	// OnStall is what is done about a stall after it was announced. Zero means
@@ -111,9 +112,10 @@ type GroupConfig struct {
 
 	// OnEvent, if not nil, hears what happens to all agents, one event at a
 	// time and in order, on a goroutine of its own. It never blocks an agent:
-	// 65,536 events wait for it, further ones are dropped and counted, except
-	// ends of agents. Run waits up to one second at its end until all is heard, and
-	// not beyond its deadline. If it panics only that event is lost to it.
+	// 65,536 events wait for it, further ones are dropped and counted, except ends,
+	// stalls and what else is told only once. Run waits up to one second at its end
+	// until all is heard, and not beyond its deadline. If it panics only that event
+	// is lost to it.
 	OnEvent func(Event)
 
 	// Logger, if not nil, gets a line for each event, named "agentloop: " and

@@ -78,6 +78,8 @@ type groupRun struct {
 	doomed   map[string]error // agents that were cancelled, by name
 	children []Result
 	said     []string // by Explain
+
+	choiceless map[modelKey]error // models that refuse tool_choice, with what they said
 }
 
 func newGroupRun(cfg *GroupConfig) *groupRun {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/neverhang/neverhang/chat"
@@ -16,7 +17,8 @@ import (
 // must not write to it. Its Caller is the agent's name.
 //
 // For each piece of an answer a Model should call the request's OnOutput, or
-// [Alive] with the context: then a long answer that streams is no stall.
+// [Alive] with the context: then a long answer that streams is no stall. OnBytes is
+// for whatever else comes, such as pings: they are life, but no answer.
 //
 // An error may answer five questions, found with errors.As:
 //
@@ -31,7 +33,8 @@ import (
 //   - StatusCode() int: which HTTP status came? With 401, 402, 403, 407 and 429
 //     it is about the key or the quota, and the request is not tried without
 //     its tool_choice. 404 is not among them: routers answer so if no model
-//     takes tool_choice.
+//     takes tool_choice. After 500 and 501 it is, if they speak of tool_choice or
+//     come twice in a row.
 //
 // An error that matches [context.DeadlineExceeded] while little time is left
 // says that it is too little; if that is for a deadline of this package, the
@@ -72,6 +75,8 @@ type reply struct {
 	after     time.Duration
 	late      bool  // it matches context.DeadlineExceeded
 	denied    bool  // it is about the caller's key or quota
+	broken    bool  // the server says that it cannot, not that it has no room
+	choosy    bool  // it speaks of tool_choice
 	overflow  bool  // the conversation is too long
 	ofAll     bool  // the same happens to most agents
 	played    bool  // it is from the journal
@@ -118,8 +123,11 @@ func put(ctx context.Context, m Model, req *chat.Request) reply {
 			error
 			StatusCode() int
 		}](err); ok {
-			f.denied = denies(s.StatusCode())
+			status := s.StatusCode()
+			f.denied = denies(status)
+			f.broken = status == http.StatusInternalServerError || status == http.StatusNotImplemented
 		}
+		f.choosy = ofChoice(f.err.Error())
 		return f
 	case resp == nil:
 		return reply{err: errNoResponse, retryable: true}
@@ -127,6 +135,19 @@ func put(ctx context.Context, m Model, req *chat.Request) reply {
 		return reply{err: &brokenOffError{resp.FinishReason}, retryable: true}
 	}
 	return reply{resp: resp}
+}
+
+// ofChoice reports whether an error speaks of tool_choice. Servers that cannot be
+// told what to call answer with any status, 500 included, so there is nothing but
+// the text to go by.
+func ofChoice(text string) bool {
+	text = strings.ToLower(text)
+	for _, name := range []string{"tool_choice", "tool choice", "toolchoice"} {
+		if strings.Contains(text, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // denies reports whether an HTTP status is about who asks, not about what.

@@ -144,8 +144,16 @@ func TestForgottenRequestsHoldNoPlace(t *testing.T) {
 	}
 }
 
+// aWord is what comes of an engine that is wedged behind its first token.
+func aWord(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+	time.Sleep(5 * time.Second)
+	req.OnOutput()
+	return silent(ctx, req)
+}
+
 // A probe that hangs is not waited for: another agent's is let through after 30
-// seconds without a sign of life. One that shows life is.
+// seconds without output. One whose output has gone on for as long shows that the
+// endpoint works, long before its answer is whole; a first word does not.
 func TestAProbeThatHangsDoesNotHoldAll(t *testing.T) {
 	for name, c := range map[string]struct {
 		first step // the first probe
@@ -155,7 +163,10 @@ func TestAProbeThatHangsDoesNotHoldAll(t *testing.T) {
 		"answers":             {says("ok"), 20, time.Second},
 		"hangs":               {silent, 19, 31 * time.Second},
 		"takes less than 30s": {after(30*time.Second-1, says("ok")), 20, 31*time.Second - 1},
-		"streams for long":    {streams(10*time.Minute, 20*time.Second), 20, 10*time.Minute + time.Second},
+		"streams for long":    {streams(10*time.Minute, 20*time.Second), 20, 71 * time.Second},
+		"streams too seldom":  {streams(10*time.Minute, 40*time.Second), 20, 31 * time.Second},
+		"pings for long":      {pings(10*time.Minute, 20*time.Second), 20, 31 * time.Second},
+		"gives one word":      {aWord, 19, 36 * time.Second},
 		"fails":               {fails(passing{}), 20, 2 * time.Second},
 		"fails for good":      {fails(errors.New("400")), 19, time.Second},
 	} {

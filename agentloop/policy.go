@@ -59,8 +59,8 @@ type StallAction int
 const (
 	// StallReport does nothing more.
 	StallReport StallAction = iota
-	// StallRetry ends the call that the agent waits for: a call of the model
-	// counts as a passing fault then, one of a tool gets an error for a result.
+	// StallRetry ends the call that shows no life, and none beside it: a call of the
+	// model counts as a passing fault then, one of a tool gets an error for a result.
 	StallRetry
 	// StallEnd ends the agent as Stalled.
 	StallEnd
@@ -88,8 +88,10 @@ type SystemicAction int
 
 const (
 	// SystemicHold holds back all further calls of the model but one at a time,
-	// which probes, until there is an answer. Faults cost no agent its restarts
-	// meanwhile. If none comes within SystemicConfig.Limit the group stops.
+	// which probes, until there is an answer. One that shows no life for 30 seconds
+	// goes on, but is not waited for any more; the next may take twice as long. Faults
+	// cost no agent its restarts meanwhile. If no answer comes within
+	// SystemicConfig.Limit the group stops.
 	SystemicHold SystemicAction = iota
 	// SystemicGoOn leaves each agent to its own restarts.
 	SystemicGoOn
@@ -103,7 +105,9 @@ type SystemicConfig struct {
 	// Share is which part of the agents at work must be in trouble, all since
 	// the endpoint's last answer to any of them: their calls failed with a
 	// passing fault, or they show no life (GroupConfig.StallAfter) while they
-	// wait for the model. Zero means more than a half; a negative value never.
+	// wait for the model. Who waits for one of the places of GroupConfig.InFlight is
+	// not counted, unless silent calls hold all of them: then that is in trouble as
+	// well. Zero means more than a half; a negative value never.
 	Share float64
 
 	// Min is how many agents that must be at least. Zero means 3.
@@ -157,6 +161,9 @@ type SystemicError struct {
 
 	// Explanation is what GroupConfig.Explain said about it.
 	Explanation string
+
+	announced, over bool          // for the group's own use
+	after           time.Duration // until it was over
 }
 
 func (e *SystemicError) Error() string {

@@ -58,6 +58,12 @@ func (p *progress) over() bool {
 	return true
 }
 
+// finishing reports whether the work is nearly done: some of it is, and at most one
+// required step is left.
+func (p *progress) finishing() bool {
+	return len(p.taken) > 0 && len(p.missing()) <= 1
+}
+
 // missing returns the names of the required steps not taken.
 func (p *progress) missing() []string {
 	if p.ended {

@@ -325,3 +325,32 @@ func TestTheCallThatCompletesTheWorkWaitsForThoseBeforeIt(t *testing.T) {
 		})
 	}
 }
+
+// Those who are about to be done say so, for a client that lets them go first.
+func TestTheLastStepIsTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		prog agentloop.Progression
+		set  bool
+		want []bool // by request
+	}{
+		"the last of three":          {article(), false, []bool{false, false, true}},
+		"all, if the template says":  {article(), true, []bool{true, true, true}},
+		"no steps":                   {nil, false, []bool{false, false, false, false}},
+		"one step has no beginning":  {agentloop.Progression{{Name: "save", Tools: []string{"save"}}}, false, []bool{false, false, false}},
+		"the last of two, and again": {agentloop.Progression{{Name: "read", Tools: []string{"read"}}, {Name: "save", Tools: []string{"save"}}}, false, []bool{false, true, true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := play(calls(call("", "read", "{}")), calls(call("", "write", "{}")), calls(call("", "save", "{}")), says("ok"))
+			cfg, _ := author(t, m)
+			cfg.Progression, cfg.Request.Finishing, cfg.Request.Priority = c.prog, c.set, 7
+			res := runOne(t, cfg)
+			assert.Equal(t, agentloop.Done, res.Outcome, res.Err)
+			var got []bool
+			for _, req := range m.requests() {
+				got = append(got, req.Finishing)
+				assert.Equal(t, 7, req.Priority)
+			}
+			assert.Equal(t, c.want, got)
+		})
+	}
+}

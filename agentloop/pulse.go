@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/neverhang/neverhang/chat"
 )
 
 // A patience says how long what an agent does may take without a sign of life.
@@ -26,6 +28,8 @@ type act struct {
 	doing    string
 	since    time.Time
 	life     time.Time // the last sign of it
+	spoke    time.Time // the first output of the model; zero if there is none
+	speaks   time.Time // the last
 	patience patience
 	told     bool // the watchdog has spoken since
 	over     bool
@@ -139,11 +143,23 @@ func (p *pulse) silent() bool {
 	return p.main.told
 }
 
-// lived returns when the agent itself last showed life.
-func (p *pulse) lived() time.Time {
+// output notes output of the model that the agent waits for.
+func (p *pulse) output() {
+	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.main.life
+	if p.main.spoke.IsZero() {
+		p.main.spoke = now
+	}
+	p.main.speaks = now
+}
+
+// speech returns when the model that the agent waits for began to answer, and when
+// there was output last; zero if there was none.
+func (p *pulse) speech() (first, last time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.main.spoke, p.main.speaks
 }
 
 func (p *pulse) adopt(child *run, in *act) {
@@ -211,8 +227,28 @@ func (r *run) does(doing string, patience patience) {
 	r.parent.beat(r.under)
 }
 
-// output is a sign of life of the model that the agent waits for.
-func (r *run) output() { r.beat(nil) }
+// output is output of the model that the agent waits for, and so a sign of life.
+func (r *run) output() {
+	r.pulse.output()
+	r.beat(nil)
+}
+
+// bytes are a sign of life without output, such as pings.
+func (r *run) bytes() { r.beat(nil) }
+
+// listen lets the watchdog hear what comes of the answer to a request. What the
+// template listens with hears it as well.
+func (r *run) listen(req *chat.Request) {
+	req.OnOutput, req.OnBytes = both(r.output, req.OnOutput), both(r.bytes, req.OnBytes)
+}
+
+// both returns a function that calls one and then the other, which may be nil.
+func both(one, other func()) func() {
+	if other == nil {
+		return one
+	}
+	return func() { one(); other() }
+}
 
 // beat is a sign of life of what the agent does, and so of those in whose tools
 // it runs. A nil act is the main one.

@@ -54,7 +54,7 @@ func (r *run) openTape(ctx context.Context) *ending {
 		got.err = lost.err
 	}
 	if got.err != nil {
-		return &ending{outcome: Failed, err: got.err}
+		return &ending{outcome: Failed, err: unopened(got.err)}
 	}
 	r.tape = got.tape
 	r.quiet.Store(r.tape.ahead > 0)
@@ -246,8 +246,24 @@ func (r *run) saveResult(ctx context.Context, c *toolCall, sure bool) {
 	}
 }
 
-// unsavedError is what a run ends with whose journal cannot be written any more.
-func unsavedError(err error) error { return fmt.Errorf("%w: %w", ErrJournal, err) }
+// An unsaved is what a run ends with whose journal cannot be written. It is known
+// by its type: to ask errors for more is a matter of their own code.
+type unsaved struct{ err error }
+
+func unsavedError(err error) error { return &unsaved{err} }
+
+func (e *unsaved) Error() string { return ErrJournal.Error() + ": " + e.err.Error() }
+
+func (e *unsaved) Unwrap() []error { return []error{ErrJournal, e.err} }
+
+// unopened is what a run ends with whose journal cannot be opened. That it cannot
+// be read, or is another's, is no want of room.
+func unopened(err error) error {
+	if j, ok := err.(*journal.Error); ok && (j.Op == "write" || j.Op == "sync" || j.Op == "open") {
+		return unsavedError(err)
+	}
+	return err
+}
 
 // refused writes down that the model refused a request.
 func (r *run) refused(ctx context.Context, ans *reply, summary bool) *ending {

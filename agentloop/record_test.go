@@ -319,3 +319,36 @@ func (f *runHangsFile) WriteAt(p []byte, at int64) (int, error) {
 	}
 	return f.File.WriteAt(p, at)
 }
+
+// A disk that is full when an agent is about to begin is the same as one that is
+// full later; a journal that is another's is not.
+func TestAFullDiskAtTheBeginningIsErrJournal(t *testing.T) {
+	for name, c := range map[string]struct {
+		disk *disk
+		room int
+		want bool
+	}{
+		"full":      {newDisk(nil), 150, true},
+		"room":      {newDisk(nil), -1, false},
+		"another's": {newDisk(map[string][]byte{"agents/a.jsonl": []byte("{\"k\":\"begin\",\"v\":2,\"agent\":\"b\"}\n")}), -1, false},
+		"torn":      {newDisk(map[string][]byte{"agents/a.jsonl": []byte("{\"k\":\n{}\n")}), -1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c.disk.room = c.room
+				j := openJournal(t, c.disk)
+				defer j.Close()
+				m := play(says("x"))
+				res, _ := runAgent(t, agentloop.Config{Model: m}, agentloop.GroupConfig{
+					Journal: j, Restart: map[agentloop.Outcome]agentloop.RestartPolicy{agentloop.Failed: {Max: 1}},
+				})
+				assert.Equal(t, c.want, errors.Is(res.Err, agentloop.ErrJournal), "%v", res.Err)
+				assert.Equal(t, name == "room", res.Outcome == agentloop.Done)
+				if name != "room" {
+					assert.Empty(t, m.requests(), "nothing is asked that could not be kept")
+					assert.Zero(t, res.Restarts)
+				}
+			})
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // repeats watches whether rounds still bring something new.
@@ -14,10 +15,11 @@ import (
 // arguments before, and an echo if it gave the same result for whatever
 // arguments, unless those are long and new: they are work of their own, and what
 // is written may well be answered with "ok" each time. So is a call that counts for
-// a step. A round is what the best of its calls is. Only rows of rounds
-// count, and anything new ends a row, so cycles of any length up to the window
-// are seen and rereading a few things is not. Echoes get more patience: a tool
-// may well answer every call with "ok".
+// a step. A call that fails is a repeat if it failed before, and else an echo,
+// unless there is work in it, see failure. A round is what the best of its calls
+// is. Only rows of rounds count, and anything new ends a row, so cycles of any
+// length up to the window are seen and rereading a few things is not. Echoes get
+// more patience: a tool may well answer every call with "ok".
 //
 //	rounds in a row   below half   half on     three quarters on   all
 //	what is done      nothing      a warning   calls are blocked   stalled
@@ -28,6 +30,7 @@ type repeats struct {
 	seen   map[uint64]int // when a key was seen last, in calls
 	calls  int            // so far
 	faded  int            // calls up to here are out of the model's sight
+	worked int            // the last call that was new and succeeded
 	round  news           // of the round under way
 
 	repeats int                 // rounds in a row
@@ -67,16 +70,10 @@ func newRepeats(limit, window int) repeats {
 
 // signature is the key of a call, whatever comes of it.
 func (r *repeats) signature(tool string, args []byte) uint64 {
-	var h maphash.Hash
-	h.SetSeed(r.seed)
-	h.WriteString(tool)
-	h.WriteByte(0)
-	h.Write(args)
-	return h.Sum64()
+	return r.key(tool, "arguments", args, nil)
 }
 
-// add notes a call of the round. Errors are judged by the call alone: their
-// texts differ in what does not matter.
+// add notes a call of the round.
 func (r *repeats) add(tool string, raw json.RawMessage, result string, failed bool) news {
 	if r.seen == nil {
 		r.seed = maphash.MakeSeed()
@@ -84,32 +81,79 @@ func (r *repeats) add(tool string, raw json.RawMessage, result string, failed bo
 	}
 	args := canonical(raw)
 	r.calls++
-	var h maphash.Hash
-	h.SetSeed(r.seed)
-	h.WriteString(tool)
-	h.WriteByte(0)
-	h.WriteString(result)
-	knownResult := r.known(h.Sum64())
-	if failed {
-		h.Reset()
-		h.WriteString(tool + "\x00failed")
-	}
-	h.WriteByte(0)
-	h.Write(args)
-	knownCall := r.known(h.Sum64())
 	sig := r.signature(tool, args)
+	last, called := r.seen[sig] // before it is known
 	knownArgs := r.known(sig)
-	n := fresh
-	switch {
-	case knownCall == inSight:
-		n = repeat
-	case knownArgs == never && len(args) >= workArguments:
-	case knownCall == outOfSight, knownResult == inSight, knownArgs == inSight && len(args) >= longArguments:
-		n = echo
+	var n news
+	if failed {
+		fixed := called && r.worked > last // something was done about it
+		n = r.failure(tool, args, result, knownArgs, fixed)
+	} else {
+		n = r.success(tool, args, result, knownArgs)
+		if knownArgs == never {
+			r.worked = r.calls
+		}
 	}
 	r.round = max(r.round, n)
 	r.keep(sig, tool, args)
 	return n
+}
+
+// success says how new a call is that gave a result.
+func (r *repeats) success(tool string, args []byte, result string, knownArgs sight) news {
+	knownResult := r.known(r.key(tool, "result", []byte(result), nil))
+	switch knownCall := r.known(r.key(tool, "call", []byte(result), args)); {
+	case knownCall == inSight:
+		return repeat
+	case knownArgs == never && len(args) >= workArguments:
+		return fresh
+	case knownCall == outOfSight, knownResult == inSight, knownArgs == inSight && len(args) >= longArguments:
+		return echo
+	}
+	return fresh
+}
+
+// failure says how new a call is that failed. That is no news by itself, whatever
+// the error says: times, numbers and ids in it change by themselves. It is news if
+// it says something else in words, and work went before: what was asked for is new
+// and long, or something new was done since the same call failed, as between two
+// runs of a compiler.
+func (r *repeats) failure(tool string, args []byte, text string, knownArgs sight, fixed bool) news {
+	knownWords := r.known(r.key(tool, "words", wordsOf(text), nil))
+	knownCall := r.known(r.key(tool, "failed", nil, args))
+	switch {
+	case knownWords == never && (fixed || knownArgs == never && len(args) >= workArguments):
+		return fresh
+	case knownCall == inSight:
+		return repeat
+	}
+	return echo
+}
+
+// wordsOf returns the words of a text that have no digit in them: those that have
+// are times, numbers and ids.
+func wordsOf(text string) []byte {
+	var words []byte
+	for word := range strings.FieldsFuncSeq(text, func(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(c) }) {
+		if !strings.ContainsFunc(word, unicode.IsDigit) {
+			words = append(append(words, word...), ' ')
+		}
+	}
+	return words
+}
+
+// key is what a fact about a call is remembered by.
+func (r *repeats) key(tool, fact string, a, b []byte) uint64 {
+	var h maphash.Hash
+	h.SetSeed(r.seed)
+	h.WriteString(tool)
+	h.WriteByte(0)
+	h.WriteString(fact)
+	h.WriteByte(0)
+	h.Write(a)
+	h.WriteByte(0)
+	h.Write(b)
+	return h.Sum64()
 }
 
 // keep notes a call as evidence of the row.

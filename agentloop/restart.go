@@ -2,7 +2,6 @@ package agentloop
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -59,7 +58,8 @@ func (r *run) again(ctx context.Context, end **ending) bool {
 		return true
 	}
 	policy, some := r.group.cfg.Restart[was.outcome]
-	if !some || ctx.Err() != nil || r.prog.complete() || !r.tape.live() || errors.Is(was.err, ErrJournal) {
+	_, unsaved := was.err.(*unsaved)
+	if !some || ctx.Err() != nil || r.prog.complete() || !r.tape.live() || unsaved {
 		return false
 	}
 	if r.policed == nil {

@@ -2,6 +2,7 @@ package agentloop
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -41,11 +42,13 @@ type run struct {
 	gauge   gauge
 	res     Result
 
-	shrinks   int  // of the request under way
-	summed    bool // a summary was just made
-	noChoice  bool // the server refuses tool_choice
-	restarted bool // the next request repeats one that failed
-	turnless  bool // it was parked, and has got no turn again
+	shrinks   int   // of the request under way
+	summed    bool  // a summary was just made
+	noChoice  error // what the server said that refuses tool_choice
+	crashes   int   // of the server at requests with tool_choice, in a row
+	trying    bool  // it may be tool_choice, and may be not
+	restarted bool  // the next request repeats one that failed
+	turnless  bool  // it was parked, and has got no turn again
 
 	doubtful   map[string]bool // tools with a call of which nobody knows whether it took effect
 	unplayable bool            // what its tools do not know cannot be gone on with
@@ -217,6 +220,13 @@ func (r *run) climb(why error, text string) *ending {
 	next := r.prog.next()
 	pressing, _ := r.pressing()
 	if err := r.ladder.up(why, text, pressing != nil); err != nil {
+		refusal := r.noChoice
+		if refusal == nil {
+			refusal = r.group.noChoice(r.agent)
+		}
+		if refusal != nil && pressing != nil {
+			err = fmt.Errorf("%w; the server takes no tool_choice: %w", err, muted(refusal))
+		}
 		return &ending{outcome: Stalled, err: err}
 	}
 	r.res.Nudges++

@@ -81,7 +81,7 @@ func (g *groupRun) closeJournal(rep *Report) {
 	if g.notes == nil {
 		return
 	}
-	e := &entry{Kind: entryRunOver, Counts: rep.Counts, Error: textOfErr(rep.Err), written: make(chan struct{})}
+	e := &entry{Kind: entryRunOver, Counts: rep.Counts, Stalls: rep.Stalls, Said: rep.Explanations, Error: textOfErr(rep.Err), written: make(chan struct{})}
 	g.note(e)
 	t := time.NewTimer(g.left(g.cfg.DraftDeadline))
 	defer t.Stop()

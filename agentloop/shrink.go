@@ -111,7 +111,8 @@ func (r *run) summarize(ctx context.Context, room int64) *ending {
 	req := r.agent.cfg.Request
 	req.Messages = []chat.Message{chat.User(summaryTask(text))}
 	req.ResponseFormat, req.Stop = nil, nil // they shape the agent's answers
-	req.OnOutput = r.output
+	req.Finishing = req.Finishing || r.prog.finishing()
+	r.listen(&req)
 	began := time.Now()
 	ans, lost := r.consult(ctx, &req, question{
 		sent: messageBytes(&req.Messages[0]), doing: "having the work so far summed up", summary: true,

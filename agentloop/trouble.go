@@ -73,18 +73,6 @@ type trouble struct {
 	change  chan struct{} // closed when something changes for those held back
 }
 
-const (
-	probePause    = time.Second
-	maxProbePause = time.Minute
-	// probeTime is how long the first probe may show no life before another one is
-	// let through; for each further one it is twice as long. What hangs may be the
-	// fate of that one call, and a slow server must not get more and more of them.
-	probeTime = 30 * time.Second
-	// spread is how far apart agents go on when an endpoint answers again.
-	spread    = 20 * time.Millisecond
-	maxSpread = 5 * time.Second
-)
-
 // closed is a channel that is.
 var closed = closedChan()
 
@@ -262,6 +250,13 @@ func (t *troubles) act(told *SystemicError) {
 	told.Explanation = why
 	t.mu.Unlock()
 	t.emit(Event{Kind: EventSystemic, Text: why, Err: told})
+	t.mu.Lock()
+	told.announced = true
+	over, after := told.over, told.after
+	t.mu.Unlock()
+	if over { // while it was explained
+		t.emit(Event{Kind: EventRecovered, After: after})
+	}
 	if t.cfg.Action == SystemicStop {
 		t.stop(told)
 	}
@@ -282,29 +277,45 @@ func (t *troubles) answered(r *run, began time.Time) {
 	}
 	var told *SystemicError
 	if waited || !began.Before(x.since) {
-		for other, silent := range x.waiting {
-			if began.After(silent) { // the endpoint has passed it over
-				other.leavePlace()
-			}
-		}
-		for other := range x.failing {
-			if waits, some := x.queued[other]; some && !waits {
-				x.queued[other] = true
-				x.idle++
-			}
-		}
-		clear(x.waiting)
-		clear(x.failing)
-		clear(x.orphans)
-		if told = x.told; told != nil {
-			x.told, x.probing = nil, nil
-			x.wakeLocked()
+		told = x.overLocked(began)
+	}
+	t.mu.Unlock()
+	t.recovered(told)
+}
+
+// overLocked notes that the endpoint works, for a call that began at the given time,
+// and returns what is over, if that was announced.
+func (x *trouble) overLocked(began time.Time) *SystemicError {
+	for other, silent := range x.waiting {
+		if began.After(silent) { // the endpoint has passed it over
+			other.leavePlace()
 		}
 	}
-	since := x.began
-	t.mu.Unlock()
+	for other := range x.failing {
+		if waits, some := x.queued[other]; some && !waits {
+			x.queued[other] = true
+			x.idle++
+		}
+	}
+	clear(x.waiting)
+	clear(x.failing)
+	clear(x.orphans)
+	told := x.told
+	if told == nil {
+		return nil
+	}
+	x.told, x.probing = nil, nil
+	x.wakeLocked()
+	told.over, told.after = true, time.Since(x.began)
+	if !told.announced {
+		return nil // who announces it will say so
+	}
+	return told
+}
+
+func (t *troubles) recovered(told *SystemicError) {
 	if told != nil {
-		t.emit(Event{Kind: EventRecovered, After: time.Since(since)})
+		t.emit(Event{Kind: EventRecovered, After: told.after})
 	}
 }
 
@@ -319,98 +330,5 @@ func (t *troubles) neutral(r *run) {
 	if x.probing == r {
 		x.probing = nil
 		x.wakeLocked()
-	}
-}
-
-// gate holds a call back while trouble is systemic. It reports false if ctx ended
-// first, and whether the call is the one that probes.
-func (t *troubles) gate(ctx context.Context, r *run) (ok, probes bool) {
-	if t.cfg.Action != SystemicHold || t.cfg.Share < 0 {
-		return true, false
-	}
-	waited := false
-	for {
-		t.mu.Lock()
-		x := t.of(r.agent)
-		if x.told == nil {
-			ahead := x.held
-			t.mu.Unlock()
-			return !waited || t.goOn(ctx, r, ahead), false
-		}
-		now := time.Now()
-		if held := now.Sub(x.began); t.cfg.Limit > 0 && held >= t.cfg.Limit {
-			told := *x.told
-			told.Held, told.Err = held, x.last
-			t.mu.Unlock()
-			t.stop(&told)
-			<-ctx.Done()
-			return false, false
-		}
-		wait := time.Hour
-		if t.cfg.Limit > 0 {
-			wait = x.began.Add(t.cfg.Limit).Sub(now)
-		}
-		if late := x.lateLocked(now); x.probing == nil {
-			if !now.Before(x.next) {
-				x.probing, x.probed = r, now
-				t.mu.Unlock()
-				return true, true
-			}
-			wait = min(wait, x.next.Sub(now))
-		} else {
-			wait = min(wait, late.Sub(now))
-		}
-		if !waited {
-			waited = true
-			r.does("held back: the endpoint fails most agents", ends)
-		}
-		x.held++
-		change := x.change
-		t.mu.Unlock()
-
-		timer := time.NewTimer(wait)
-		select {
-		case <-change:
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-		t.mu.Lock()
-		x.held--
-		t.mu.Unlock()
-		if ctx.Err() != nil {
-			return false, false
-		}
-	}
-}
-
-// lateLocked returns when the call that probes will have shown no life for as long
-// as it may. If that is now it goes on, but probes no more.
-func (x *trouble) lateLocked(now time.Time) time.Time {
-	if x.probing == nil {
-		return now
-	}
-	last := x.probing.pulse.lived()
-	if last.Before(x.probed) {
-		last = x.probed
-	}
-	late := last.Add(x.bear)
-	if !late.After(now) {
-		x.probing, x.next = nil, now
-		x.bear *= 2
-	}
-	return late
-}
-
-// goOn spreads those out who were held back.
-func (t *troubles) goOn(ctx context.Context, r *run, others int) bool {
-	most := min(maxSpread, time.Duration(others+1)*spread)
-	timer := time.NewTimer(time.Duration(t.draws(r, ctx) * float64(most)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -41,8 +41,10 @@ func readTurn(resp *chat.Response) turn {
 	switch {
 	case announced:
 		t.idle = ErrNoCall
-	case t.text != "":
+	case t.text != "" && !thoughtOnly(t.text):
 		return t
+	case t.text != "":
+		t.idle = ErrReasoningOnly
 	case strings.TrimSpace(m.Reasoning) != "" || resp.Usage != nil && resp.Usage.ReasoningTokens > 0:
 		t.idle = ErrReasoningOnly
 	default:
@@ -52,6 +54,19 @@ func readTurn(resp *chat.Response) turn {
 		t.idle = fmt.Errorf("%w, %w", t.idle, t.cut)
 	}
 	return t
+}
+
+// thoughtOnly reports whether a text is nothing but thought, as of a server that
+// leaves it where the answer belongs: in tags, or, where the template has opened
+// them, up to the closing one.
+func thoughtOnly(text string) bool {
+	const begin, end = "<think>", "</think>"
+	rest, tagged := strings.CutPrefix(text, begin)
+	if !tagged {
+		return strings.HasSuffix(text, end) && !strings.Contains(text, begin)
+	}
+	_, answer, closed := strings.Cut(rest, end)
+	return !closed || strings.TrimSpace(answer) == ""
 }
 
 func textOf(m *chat.Message) string {

@@ -274,3 +274,31 @@ func TestRefusalIsAText(t *testing.T) {
 	assert.ErrorIs(t, res.Err, agentloop.ErrStoppedEarly)
 	assert.Equal(t, "I won't.", res.Text)
 }
+
+// Thoughts that a server leaves in the text are no answer; an answer behind them,
+// or one that speaks of them, is.
+func TestThoughtsInTheTextAreNoAnswer(t *testing.T) {
+	for text, thought := range map[string]bool{
+		"<think>hmm</think>":                        true,
+		" <think>\nhmm\n</think>\n\n":               true,
+		"<think>cut in its mid":                     true,
+		"so it must be seven\n</think>":             true,
+		"<think></think>":                           true,
+		"<think>hmm</think>7":                       false,
+		"so it must be seven</think>\n\n7":          false,
+		"Use <think>…</think> for thoughts.":        false,
+		"The tags are <think> and </think>":         false,
+		"<think>a</think>The tag ends in </think>":  false,
+		"<thinking about it> is what I do all day.": false,
+	} {
+		res := runOne(t, agentloop.Config{Model: play(says(text))})
+		if thought {
+			assert.Equal(t, agentloop.Stalled, res.Outcome, text)
+			assert.ErrorIs(t, res.Err, agentloop.ErrReasoningOnly, text)
+			assert.Equal(t, 2, res.Nudges, text)
+		} else {
+			assert.Equal(t, agentloop.Done, res.Outcome, text)
+			assert.Equal(t, text, res.Text)
+		}
+	}
+}

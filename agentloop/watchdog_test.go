@@ -56,6 +56,17 @@ func streams(d, every time.Duration) step {
 	}
 }
 
+// pings is a client whose server sends nothing else for a while.
+func pings(d, every time.Duration) step {
+	return func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+		for ; d > 0; d -= every {
+			time.Sleep(every)
+			req.OnBytes()
+		}
+		return says("ok")(ctx, req)
+	}
+}
+
 func TestWatchdogSpeaksOnceForEachStall(t *testing.T) {
 	const m = time.Minute
 	for name, c := range map[string]struct {
@@ -70,6 +81,7 @@ func TestWatchdogSpeaksOnceForEachStall(t *testing.T) {
 		"no watchdog":                     {[]step{silent}, -1, nil},
 		"a slow model that shows life":    {[]step{alive(30*m, 4*m)}, 0, nil},
 		"one whose output is told of":     {[]step{streams(30*m, 4*m)}, 0, nil},
+		"one whose server pings":          {[]step{pings(30*m, 4*m)}, 0, nil},
 		"one that shows life too seldom":  {[]step{alive(12*m, 6*m)}, 0, []time.Duration{5 * m, 11 * m}},
 		"two silences": {[]step{after(6*m, fails(passing{})), silent}, 0,
 			[]time.Duration{5 * m, 11*m + time.Second}},
@@ -243,12 +255,15 @@ func TestAnAbandonedChildIsNoLife(t *testing.T) {
 	})
 }
 
-func TestTheTemplatesOnOutputIsCalledToo(t *testing.T) {
-	n := 0
-	runOne(t, agentloop.Config{Request: chat.Request{OnOutput: func() { n++ }},
+func TestWhatTheTemplateListensWithIsCalledToo(t *testing.T) {
+	output, bytes := 0, 0
+	runOne(t, agentloop.Config{Request: chat.Request{OnOutput: func() { output++ }, OnBytes: func() { bytes++ }},
 		Model: play(func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
 			req.OnOutput()
+			req.OnBytes()
+			req.OnBytes()
 			return says("ok")(ctx, req)
 		})})
-	assert.Equal(t, 1, n)
+	assert.Equal(t, 1, output)
+	assert.Equal(t, 2, bytes)
 }

@@ -3,6 +3,7 @@ package comparison_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -34,6 +35,7 @@ type scene struct {
 	name   string
 	script func(n int) turn
 	stuck  bool     // the tool save ignores its context
+	fails  bool     // the tool read fails from the second time on, each time with another text
 	named  []string // words one of which names what it got stuck in
 }
 
@@ -50,6 +52,10 @@ var scenes = []scene{
 			}
 			return turn{calls: []call{{"read", ""}}}
 		},
+	},
+	{
+		name: "a call fails for ever, with another text each time", fails: true, named: []string{"read"},
+		script: toolTurn("read", "write", "read"),
 	},
 	{
 		name: "the model stops answering", named: []string{"model"},
@@ -114,9 +120,11 @@ func (p *player) next(ctx context.Context) (turn, error) {
 // A desk is what the tools of an agent work on.
 type desk struct {
 	stuck   bool
+	fails   bool
 	release chan struct{} // the end of the scene
 
 	mu    sync.Mutex
+	reads int
 	text  []string // in memory
 	saved string   // on disk
 	draft string   // there too
@@ -143,6 +151,11 @@ func (d *desk) use(tool, text string) (string, error) {
 		}
 		d.saved = strings.Join(d.text, "\n")
 		return "saved", nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.reads++; d.fails && d.reads > 1 {
+		return "", fmt.Errorf("request %08x failed at %v", d.reads*7919, time.Now().UTC())
 	}
 	return "the tests pass", nil
 }

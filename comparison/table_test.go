@@ -33,7 +33,7 @@ func play(t *testing.T, lib library, s scene) (f finding) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), deadline)
 		defer cancel()
-		d := &desk{stuck: s.stuck, release: make(chan struct{})}
+		d := &desk{stuck: s.stuck, fails: s.fails, release: make(chan struct{})}
 		p := &player{script: s.script}
 		type ended struct {
 			said string

@@ -40,7 +40,8 @@ type commit struct {
 // comes leads: it does the work of those that came by then, while the next ones
 // gather, of whom one leads then.
 type committer struct {
-	fs FS
+	fs    FS
+	files *files
 
 	mu      sync.Mutex
 	queue   []*waiter
@@ -180,7 +181,7 @@ func (c *committer) open() bool {
 	if c.f == nil {
 		f, err := c.fs.Open(commitFile)
 		if err != nil {
-			c.broken = true
+			c.broken = !scarce(err)
 			return false
 		}
 		c.f, c.logs = f, make(map[*Log]struct{})
@@ -254,41 +255,24 @@ func (c *committer) recover() error {
 	if bad > 0 {
 		return &Error{Op: "read", File: commitFile, Line: bad, Err: fmt.Errorf("%w, though lines come after it", ErrCorrupt)}
 	}
-	files := make(map[string]*mending)
-	defer func() {
-		for _, m := range files {
-			_ = m.f.Close()
-		}
-	}()
-	var parts []commit // all are looked at before anything is written
+	parts := make(map[string][]numberedCommit)
+	var names []string
 	for i, line := range lines {
-		var part commit
-		if err := json.Unmarshal(line, &part); err != nil || part.File == "" || part.At < 0 || len(part.Data) == 0 {
+		part := numberedCommit{line: i + 1}
+		if err := json.Unmarshal(line, &part.commit); err != nil || part.File == "" || part.At < 0 || len(part.Data) == 0 {
 			return &Error{Op: "read", File: commitFile, Line: i + 1, Err: errors.Join(ErrCorrupt, err)}
 		}
-		to := files[part.File]
-		if to == nil {
-			if to, err = c.mend(part.File); err != nil {
+		if parts[part.File] == nil {
+			names = append(names, part.File)
+		}
+		parts[part.File] = append(parts[part.File], part)
+	}
+	// All logs are looked at before anything is written, and one at a time.
+	for _, write := range []bool{false, true} {
+		for _, name := range names {
+			if err := c.mend(name, parts[name], write); err != nil {
 				return err
 			}
-			files[part.File] = to
-		}
-		if err := to.check(part); err != nil {
-			return &Error{Op: "read", File: commitFile, Line: i + 1, Err: err}
-		}
-		parts = append(parts, part)
-	}
-	for _, part := range parts {
-		if files[part.File].removed {
-			continue
-		}
-		if _, err := files[part.File].f.WriteAt(part.Data, part.At); err != nil {
-			return &Error{Op: "write", File: part.File, Err: err}
-		}
-	}
-	for name, m := range files {
-		if err := m.f.Sync(); err != nil {
-			return &Error{Op: "sync", File: name, Err: err}
 		}
 	}
 	if err := f.Truncate(0); err != nil {

@@ -17,6 +17,8 @@
 //     second.
 //   - A log whose middle cannot be read is never continued, and nothing in it is
 //     thrown away: opening it is an error that names file and line.
+//   - Thousands of logs need few open files; if there are none left in the process a
+//     write waits for one, for a while.
 //   - Two processes never write to one journal: [Open] takes a lock that ends with
 //     the process, however that ends.
 //   - Every failure is an [Error] that says what was tried with which file.

@@ -4,8 +4,10 @@ import (
 	"container/list"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -29,9 +31,9 @@ type files struct {
 	// turns has a token for each file that may be open. Who uses one holds one.
 	turns chan struct{}
 
-	mu   sync.Mutex
-	open int
-	idle list.List // of *file, open and in no use, the one used last at the end
+	mu     sync.Mutex
+	opened int
+	idle   list.List // of *file, open and in no use, the one used last at the end
 }
 
 // A file is one of many, open or not.
@@ -48,6 +50,9 @@ type file struct {
 }
 
 func newFiles(fs FS, most int) *files {
+	if most < 0 {
+		most = math.MaxInt32 // it costs nothing
+	}
 	return &files{fs: fs, turns: make(chan struct{}, most)}
 }
 
@@ -55,13 +60,14 @@ func (p *files) file(name string) *file {
 	return &file{of: p, name: name, door: make(chan struct{}, 1)}
 }
 
-// use calls fn with the file, which is opened if it is not. At least min bytes must
-// be in it. It waits while too many others are in use; fn must not use another one.
-func (f *file) use(min int64, fn func(File) error) error {
+// use calls fn with the file, which is opened if it is not. At least so many
+// bytes must be in it. It waits while too many others are in use; fn must not use
+// another one.
+func (f *file) use(least int64, fn func(File) error) error {
 	p := f.of
 	p.turns <- struct{}{}
 	defer func() { <-p.turns }()
-	handle, err := f.enter(min)
+	handle, err := f.enter(least)
 	if err != nil {
 		return err
 	}
@@ -70,7 +76,7 @@ func (f *file) use(min int64, fn func(File) error) error {
 }
 
 // enter returns the file's handle, for one more user.
-func (f *file) enter(min int64) (File, error) {
+func (f *file) enter(least int64) (File, error) {
 	f.door <- struct{}{}
 	defer func() { <-f.door }()
 	p := f.of
@@ -85,19 +91,28 @@ func (f *file) enter(min int64) (File, error) {
 		f.place = nil
 	}
 	f.users++
-	if handle == nil {
-		p.open++
+	var old *file // gives its room up
+	var closing File
+	switch {
+	case handle != nil:
+	case p.opened >= cap(p.turns) && p.idle.Len() > 0:
+		old, closing = p.evictLocked()
+	default:
+		p.opened++
 	}
 	p.mu.Unlock()
 	if handle != nil {
 		return handle, nil
 	}
-	handle, err := f.reopen(min)
+	if old != nil {
+		p.shut(old, closing)
+	}
+	handle, err := f.reopen(least)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
 		f.users--
-		p.open--
+		p.opened--
 		return nil, err
 	}
 	f.f = handle
@@ -106,13 +121,12 @@ func (f *file) enter(min int64) (File, error) {
 
 // reopen opens the file, which is counted as open by now. Should files be scarce it
 // closes what is in no use, and waits for a while.
-func (f *file) reopen(min int64) (File, error) {
+func (f *file) reopen(least int64) (File, error) {
 	p := f.of
-	p.closeIdle(cap(p.turns))
 	handle, err := p.fs.Open(f.name)
 	pause := scarcePause
-	for end := time.Now().Add(scarceWait); err != nil && scarce(err) && time.Now().Before(end); pause = min2(2*pause, maxScarcePause) {
-		if p.closeIdle(0) == 0 {
+	for end := time.Now().Add(scarceWait); err != nil && scarce(err) && time.Now().Before(end); pause = min(2*pause, maxScarcePause) {
+		if !p.closeIdle() {
 			time.Sleep(pause)
 		}
 		handle, err = p.fs.Open(f.name)
@@ -120,10 +134,10 @@ func (f *file) reopen(min int64) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s, ok := handle.(interface{ Stat() (os.FileInfo, error) }); ok && min > 0 {
+	if s, ok := handle.(interface{ Stat() (os.FileInfo, error) }); ok && least > 0 {
 		info, err := s.Stat()
-		if err == nil && info.Size() < min {
-			err = fmt.Errorf("%w: it has %d bytes, and had %d", ErrCorrupt, info.Size(), min)
+		if err == nil && info.Size() < least {
+			err = fmt.Errorf("%w: it has %d bytes, and had %d", ErrCorrupt, info.Size(), least)
 		}
 		if err != nil {
 			_ = handle.Close()
@@ -133,29 +147,43 @@ func (f *file) reopen(min int64) (File, error) {
 	return handle, nil
 }
 
-func min2(a, b time.Duration) time.Duration { return min(a, b) }
+// scarce reports whether an error says that too many files are open.
+func scarce(err error) bool { return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) }
 
-// closeIdle closes files that are in no use until at most so many are open, and
-// returns how many it closed.
-func (p *files) closeIdle(most int) (n int) {
+// evictLocked takes the file that was not used for longest out of those that are
+// in no use. It is to be shut, and counted as open until then.
+func (p *files) evictLocked() (*file, File) {
+	f := p.idle.Remove(p.idle.Front()).(*file)
+	handle := f.f
+	f.f, f.place = nil, nil
+	return f, handle
+}
+
+// shut closes what a file had open. What the system says then is for those who come
+// back to the file: something that was written may be lost.
+func (p *files) shut(f *file, handle File) {
+	if err := handle.Close(); err != nil {
+		p.mu.Lock()
+		f.lost = err
+		p.mu.Unlock()
+	}
+}
+
+// closeIdle closes all files that are in no use, and reports whether there were any.
+func (p *files) closeIdle() (some bool) {
 	for {
 		p.mu.Lock()
-		oldest := p.idle.Front()
-		if p.open <= most || oldest == nil {
+		if p.idle.Len() == 0 {
 			p.mu.Unlock()
-			return n
+			return some
 		}
-		f := p.idle.Remove(oldest).(*file)
-		handle := f.f
-		f.f, f.place = nil, nil
-		p.open--
+		f, handle := p.evictLocked()
 		p.mu.Unlock()
-		n++
-		if err := handle.Close(); err != nil {
-			p.mu.Lock()
-			f.lost = err
-			p.mu.Unlock()
-		}
+		p.shut(f, handle)
+		some = true
+		p.mu.Lock()
+		p.opened--
+		p.mu.Unlock()
 	}
 }
 
@@ -173,18 +201,21 @@ func (f *file) leave() {
 // closed, now or before. Nobody uses it then, or will.
 func (f *file) close() error {
 	p := f.of
+	p.turns <- struct{}{}
+	defer func() { <-p.turns }()
 	p.mu.Lock()
 	handle, err := f.f, f.lost
 	if f.place != nil {
 		p.idle.Remove(f.place)
 	}
 	f.f, f.place = nil, nil
-	if handle != nil {
-		p.open--
-	}
 	p.mu.Unlock()
-	if handle != nil {
-		return errors.Join(err, handle.Close())
+	if handle == nil {
+		return err
 	}
+	err = errors.Join(err, handle.Close())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opened--
 	return err
 }

@@ -10,7 +10,8 @@ import (
 // Tests give one that fails; everybody else leaves Config.FS nil.
 type FS interface {
 	// Open opens a file for reading and writing, and makes it, and the folder it
-	// is in, if they are missing.
+	// is in, if they are missing. It is called again for a log whose file was closed
+	// to make room for others.
 	Open(name string) (File, error)
 
 	// Lock takes a lock until it is closed or the process ends, or returns an
@@ -56,5 +57,5 @@ func (f osFS) Lock(name string) (io.Closer, error) {
 	if err := os.MkdirAll(f.dir, 0o755); err != nil {
 		return nil, err
 	}
-	return takeLock(filepath.Join(f.dir, filepath.FromSlash(name)))
+	return Lock(filepath.Join(f.dir, filepath.FromSlash(name)))
 }

@@ -22,6 +22,12 @@ type Config struct {
 	// the disk. Zero means 1 second, a negative value until somebody waits or the
 	// log is closed.
 	SyncEvery time.Duration
+
+	// MaxOpen is how many logs' files are open at the same time; others are closed
+	// and opened again when they are written to. Zero means 96, which suits
+	// processes that may have 256; a negative value means no bound. If the system
+	// has no more to give, a write waits up to ten seconds for one.
+	MaxOpen int
 }
 
 const defaultSyncEvery = time.Second
@@ -34,6 +40,7 @@ type Journal struct {
 	lock   io.Closer
 	sweep  sweeper
 	commit committer
+	files  *files
 
 	mu     sync.Mutex
 	logs   map[string]*Log // open ones, by file
@@ -51,8 +58,11 @@ func Open(cfg Config) (*Journal, error) {
 	if cfg.SyncEvery == 0 {
 		cfg.SyncEvery = defaultSyncEvery
 	}
-	j := &Journal{fs: cfg.FS, dir: cfg.Dir, logs: make(map[string]*Log)}
-	j.sweep.every, j.commit.fs = cfg.SyncEvery, cfg.FS
+	if cfg.MaxOpen == 0 {
+		cfg.MaxOpen = defaultOpenFiles
+	}
+	j := &Journal{fs: cfg.FS, dir: cfg.Dir, files: newFiles(cfg.FS, cfg.MaxOpen), logs: make(map[string]*Log)}
+	j.sweep.every, j.commit.fs, j.commit.files = cfg.SyncEvery, cfg.FS, j.files
 	var err error
 	if j.lock, err = cfg.FS.Lock(lockFile); err != nil {
 		return nil, &Error{Op: "lock", File: firstOf(cfg.Dir, lockFile), Err: err}
@@ -82,7 +92,7 @@ func (j *Journal) Log(name string) (*Log, []json.RawMessage, error) {
 	if file == commitFile {
 		return nil, nil, &Error{Op: "open", File: file, Err: errors.New("the name is taken by the journal itself")}
 	}
-	l := &Log{journal: j, file: file, turn: make(chan struct{}, 1), syncing: make(chan struct{}, 1)}
+	l := &Log{journal: j, file: file, f: j.files.file(file), turn: make(chan struct{}, 1), syncing: make(chan struct{}, 1)}
 	j.mu.Lock()
 	_, twice := j.logs[file]
 	closed := j.closed
@@ -105,22 +115,23 @@ func (j *Journal) Log(name string) (*Log, []json.RawMessage, error) {
 }
 
 func (l *Log) open() ([]json.RawMessage, error) {
-	f, err := l.journal.fs.Open(l.file)
+	op := "open"
+	var data []byte
+	err := l.f.use(0, func(f File) (err error) {
+		op = "read"
+		data, err = io.ReadAll(f)
+		return err
+	})
 	if err != nil {
-		return nil, &Error{Op: "open", File: l.file, Err: err}
-	}
-	l.f = f
-	data, err := io.ReadAll(f)
-	if err != nil {
-		_ = f.Close()
-		return nil, &Error{Op: "read", File: l.file, Err: err}
+		_ = l.f.close()
+		return nil, &Error{Op: op, File: l.file, Err: err}
 	}
 	lines, good, ended, bad := scan(data)
 	if bad > 0 {
-		_ = f.Close()
+		_ = l.f.close()
 		return nil, &Error{Op: "read", File: l.file, Line: bad, Err: fmt.Errorf("%w, though lines come after it", ErrCorrupt)}
 	}
-	l.size, l.unended = int64(good), !ended
+	l.size, l.end, l.unended = int64(good), int64(good), !ended
 	l.spoiled = good < len(data) // cut off before the next line is written
 	if good > 0 {
 		// The process before may have been killed before it synced: what can be

@@ -16,10 +16,13 @@ const lockFile = "lock"
 // A lock is held until it is closed or the process ends.
 type lock struct{ file *os.File }
 
-// takeLock takes the lock, or returns an error that names the process that has
-// it.
-func takeLock(path string) (*lock, error) {
-	for {
+// Lock takes a lock at path, a file that is made for it, until it is closed or the
+// process ends, however that ends. It does not wait: if another process has it the
+// error matches ErrLocked and names that. A journal's folder has one already; this
+// is for what else a run writes to.
+func Lock(path string) (io.Closer, error) {
+	const patience = 100
+	for range patience {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 		if err != nil {
 			return nil, err
@@ -46,6 +49,7 @@ func takeLock(path string) (*lock, error) {
 		}
 		return &lock{f}, nil
 	}
+	return nil, fmt.Errorf("no lock: %s is no file of its own, or comes and goes", path)
 }
 
 // Close gives the lock back. The file goes first: once it is unlocked it may be

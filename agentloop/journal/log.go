@@ -13,7 +13,7 @@ type Log struct {
 	journal *Journal
 	file    string
 
-	f File
+	f *file
 
 	// turn holds a token while somebody writes: lines do not mix. It is no mutex,
 	// for a disk may take any time.
@@ -25,6 +25,7 @@ type Log struct {
 	syncing chan struct{} // holds a token while somebody syncs
 
 	mu      sync.Mutex
+	end     int64  // where the last line ends
 	written int    // appends so far
 	synced  int    // of them, safe
 	fresh   []byte // what was appended since
@@ -59,11 +60,16 @@ func (l *Log) Append(values ...any) error {
 		return err
 	}
 	at := l.size
-	line, err := l.put(text)
+	var line []byte
+	err := l.f.use(at, func(f File) (err error) {
+		line, err = l.put(f, text)
+		return err
+	})
 	if err != nil {
 		return &Error{Op: "write", File: l.file, Err: err}
 	}
 	l.mu.Lock()
+	l.end = at + int64(len(line))
 	l.written++
 	if len(l.fresh) == 0 {
 		l.freshAt = at
@@ -83,9 +89,9 @@ func (l *Log) Append(values ...any) error {
 }
 
 // put writes lines behind the others, and returns what it wrote. It is its turn.
-func (l *Log) put(line []byte) ([]byte, error) {
+func (l *Log) put(f File, line []byte) ([]byte, error) {
 	if l.spoiled {
-		if err := l.f.Truncate(l.size); err != nil {
+		if err := f.Truncate(l.size); err != nil {
 			return nil, err
 		}
 		l.spoiled = false
@@ -93,11 +99,11 @@ func (l *Log) put(line []byte) ([]byte, error) {
 	if l.unended {
 		line = append([]byte{'\n'}, line...)
 	}
-	n, err := l.f.WriteAt(line, l.size)
+	n, err := f.WriteAt(line, l.size)
 	if err != nil {
 		// Now if it can be, else before the next line: what was written of this
 		// one must not be glued to it.
-		l.spoiled = n > 0 && l.f.Truncate(l.size) != nil
+		l.spoiled = n > 0 && f.Truncate(l.size) != nil
 		return nil, err
 	}
 	l.size += int64(len(line))
@@ -193,11 +199,11 @@ func (l *Log) fsyncIfNeeded() error {
 // it that it is safe.
 func (l *Log) fsync() error {
 	l.mu.Lock()
-	upto := l.written
+	upto, least := l.written, l.end
 	end := l.freshAt + int64(len(l.fresh))
 	l.unkept, l.toomuch, l.lent = l.toomuch, false, false
 	l.mu.Unlock()
-	err := l.f.Sync()
+	err := l.f.use(least, File.Sync)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
@@ -231,7 +237,7 @@ func (l *Log) Close() error {
 	l.closed = true
 	l.mu.Unlock()
 	l.journal.forget(l)
-	if cerr := l.f.Close(); err == nil && cerr != nil {
+	if cerr := l.f.close(); err == nil && cerr != nil {
 		err = &Error{Op: "close", File: l.file, Err: cerr}
 	}
 	return err

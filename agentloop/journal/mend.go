@@ -8,24 +8,53 @@ import (
 
 // A mending is a log into which is written what it may lack.
 type mending struct {
-	f    File
 	data []byte // what stood in it, and is to
 	// removed: what came before a part was on the disk, and somebody took the log
 	// away. It begins anew.
 	empty, removed bool
 }
 
-func (c *committer) mend(name string) (*mending, error) {
-	f, err := c.fs.Open(name)
-	if err != nil {
-		return nil, &Error{Op: "open", File: name, Err: err}
+// A numberedCommit is a commit and the number of its line.
+type numberedCommit struct {
+	commit
+	line int
+}
+
+// mend looks at whether the parts fit into a log, and writes them if told so.
+func (c *committer) mend(name string, parts []numberedCommit, write bool) error {
+	f := c.files.file(name)
+	op := "open"
+	err := f.use(0, func(f File) error {
+		op = "read"
+		data, err := io.ReadAll(f)
+		if err != nil {
+			return err
+		}
+		m := &mending{data: data, empty: len(data) == 0}
+		for _, part := range parts {
+			if err := m.check(part.commit); err != nil {
+				return &Error{Op: "read", File: commitFile, Line: part.line, Err: err}
+			}
+		}
+		if !write || m.removed {
+			return nil
+		}
+		op = "write"
+		for _, part := range parts {
+			if _, err := f.WriteAt(part.Data, part.At); err != nil {
+				return err
+			}
+		}
+		op = "sync"
+		return f.Sync()
+	})
+	if cerr := f.close(); err == nil && cerr != nil {
+		op, err = "close", cerr
 	}
-	data, err := io.ReadAll(f)
-	if err != nil {
-		_ = f.Close()
-		return nil, &Error{Op: "read", File: name, Err: err}
+	if _, named := err.(*Error); named || err == nil {
+		return err
 	}
-	return &mending{f: f, data: data, empty: len(data) == 0}, nil
+	return &Error{Op: op, File: name, Err: err}
 }
 
 // check looks at what stands where the part belongs, and notes the part. Whole

@@ -25,11 +25,16 @@ const Patience = time.Second
 const limit = 30 * time.Second
 
 // Check puts the model into all situations and returns what it does not keep,
-// joined, or nil. It takes some seconds of waiting at most. Nothing else should
+// joined, or nil. It takes some seconds of waiting, and half a minute for each call
+// that does not return; it is back soon after the end of ctx. Nothing else should
 // start goroutines meanwhile, since it counts them.
 func Check(ctx context.Context, setup Setup) error {
 	var errs []error
 	for _, s := range Situations() {
+		if ctx.Err() != nil {
+			errs = append(errs, fmt.Errorf("modeltest: %s: not tried: %w", s, context.Cause(ctx)))
+			break
+		}
 		for _, err := range checkOne(ctx, setup, s) {
 			errs = append(errs, fmt.Errorf("modeltest: %s: %w", s, err))
 		}
@@ -62,9 +67,7 @@ func checkOne(ctx context.Context, setup Setup, s Situation) (errs []error) {
 	case Refused, TooLong:
 		c.final(s)
 	}
-	if closes != nil {
-		closes()
-	}
+	c.close(closes)
 	c.quiet(before)
 	return c.errs
 }
@@ -100,31 +103,48 @@ func (c *checker) ask(req *chat.Request) (*chat.Response, error) {
 	return resp, err
 }
 
+// errLate is a call that did not return in time.
+var errLate = fmt.Errorf("the call has not returned %v after the end of its context", Patience)
+
 // call makes a call, and comes back even if it does not.
-func (c *checker) call(ctx context.Context, req *chat.Request) (resp *chat.Response, err error) {
+func (c *checker) call(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+	resp, err := c.chat(ctx, req)
+	switch {
+	case err == errLate:
+		c.fail("%w", err)
+		return nil, context.Cause(ctx)
+	case resp == nil && err == nil:
+		c.fail("neither an answer nor an error")
+	}
+	return resp, err
+}
+
+// chat makes a call, and returns errLate if that does not return in time.
+func (c *checker) chat(ctx context.Context, req *chat.Request) (*chat.Response, error) {
 	type answer struct {
 		resp *chat.Response
 		err  error
 	}
 	back := make(chan answer, 1)
 	go func() {
-		resp, err := c.m.Chat(ctx, req)
-		back <- answer{resp, err}
+		a := answer{err: errors.New("the call has ended its goroutine")}
+		defer func() {
+			if v := recover(); v != nil {
+				a = answer{err: fmt.Errorf("the call panics: %v", v)}
+			}
+			back <- a
+		}()
+		a.resp, a.err = c.m.Chat(ctx, req)
 	}()
 	late := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(Patience, func() { close(late) }) })
 	defer stop()
 	select {
 	case a := <-back:
-		resp, err = a.resp, a.err
+		return a.resp, a.err
 	case <-late:
-		c.fail("the call has not returned %v after the end of its context", Patience)
-		return nil, context.Cause(ctx)
+		return nil, errLate
 	}
-	if resp == nil && err == nil {
-		c.fail("neither an answer nor an error")
-	}
-	return resp, err
 }
 
 func (c *checker) answers() {
@@ -155,11 +175,12 @@ func (c *checker) shared() {
 	var wg sync.WaitGroup
 	errs := make([]error, 8)
 	for i := range errs {
-		wg.Go(func() { _, errs[i] = c.m.Chat(ctx, req) })
+		wg.Go(func() { _, errs[i] = c.chat(ctx, req) })
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
 		c.fail("%d calls at the same time: %w", len(errs), err)
+		return // whoever is late may still use the request
 	}
 	if !reflect.DeepEqual(req, want) {
 		c.fail("the request was written to")
@@ -264,6 +285,30 @@ func (c *checker) final(s Situation) {
 		ContextOverflow() bool
 	}](err); ok && over.ContextOverflow() != (s == TooLong) {
 		c.fail("ContextOverflow is %v: %w", over.ContextOverflow(), err)
+	}
+}
+
+// close closes the model, and comes back even if that hangs.
+func (c *checker) close(closes func()) {
+	if closes == nil {
+		return
+	}
+	done := make(chan any, 1)
+	go func() {
+		defer func() { done <- recover() }()
+		closes()
+	}()
+	ctx, stop := context.WithTimeout(c.ctx, limit)
+	defer stop()
+	late := make(chan struct{})
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(Patience, func() { close(late) }) })()
+	select {
+	case v := <-done:
+		if v != nil {
+			c.fail("closing panics: %v", v)
+		}
+	case <-late:
+		c.fail("closing took longer than it may (%v)", limit)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -142,4 +144,45 @@ func TestADeafModelIsFound(t *testing.T) {
 	})
 	assert.ErrorContains(t, err, "the call has not returned 1s after the end of its context")
 	assert.Less(t, time.Since(start), 10*time.Second)
+}
+
+// Nor does one that locks itself up when it is asked by several at a time, one
+// that panics, or one that cannot be closed.
+func TestAModelThatHangsOrPanicsIsFound(t *testing.T) {
+	var busy atomic.Int32
+	release := make(chan struct{})
+	defer close(release)
+	answers := good(modeltest.Answers)
+	for name, c := range map[string]struct {
+		flaw   agentloop.ModelFunc
+		closes func()
+		want   string
+	}{
+		"locked": {func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+			if busy.Add(1) > 1 {
+				<-release
+			}
+			time.Sleep(10 * time.Millisecond)
+			busy.Add(-1)
+			return answers(ctx, req)
+		}, nil, "8 calls at the same time: the call has not returned"},
+		"panics":          {func(context.Context, *chat.Request) (*chat.Response, error) { panic("no") }, nil, "the call panics: no"},
+		"exits":           {func(context.Context, *chat.Request) (*chat.Response, error) { runtime.Goexit(); return nil, nil }, nil, "the call has ended its goroutine"},
+		"cannot close":    {answers, func() { <-release }, "closing took longer than it may"},
+		"panics at close": {answers, func() { panic("shut") }, "closing panics: shut"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, stop := context.WithTimeout(t.Context(), time.Second)
+			defer stop()
+			start := time.Now()
+			err := modeltest.Check(ctx, func(s modeltest.Situation) (agentloop.Model, func(), error) {
+				if s != modeltest.Answers {
+					return nil, nil, modeltest.ErrSkip
+				}
+				return c.flaw, c.closes, nil
+			})
+			assert.ErrorContains(t, err, c.want)
+			assert.Less(t, time.Since(start), 10*time.Second)
+		})
+	}
 }
