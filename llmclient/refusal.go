@@ -14,9 +14,9 @@ import (
 // judged: what kinds of error it names, in one spelling, and its words. Errors
 // of a provider that a gateway quotes are in both.
 type refusal struct {
-	status int    // of the answer, or the one that an error inside a 200 states; 0 if it states none
-	param  string // what it complains of
-	body   string // the whole of it, of at most errorBytes; mind that it may repeat the prompt
+	status int      // of the answer, or the one that an error inside a 200 states; 0 if it states none
+	param  string   // what it complains of
+	body   string   // the whole of it, of at most errorBytes; mind that it may repeat the prompt
 	own    []string // kinds that it names
 	names  []string // own, and those of the errors it quotes
 	words  string   // lower case, without what is quoted of the request
