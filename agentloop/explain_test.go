@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,7 +117,13 @@ func TestTheLogOfTheRunSaysHowOftenTheWatchdogSpoke(t *testing.T) {
 func TestRecoveryIsToldAfterTheTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
+		var asked atomic.Int32
+		all := make(chan struct{})
 		m := agentloop.ModelFunc(func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+			if asked.Add(1) == 4 {
+				close(all)
+			}
+			<-all
 			if req.Caller == "agent03" {
 				time.Sleep(50 * time.Millisecond) // answered while Explain thinks
 				return calls(call("", "x", "{}"))(ctx, req)

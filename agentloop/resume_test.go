@@ -91,7 +91,8 @@ func (f *diskFile) WriteAt(p []byte, at int64) (int, error) {
 		n = min(n, f.d.room)
 		f.d.room -= n
 	}
-	f.d.files[f.name] = slices.Concat(f.d.files[f.name][:at], p[:n])
+	data := f.d.files[f.name]
+	f.d.files[f.name] = slices.Concat(data[:at], p[:n], data[min(len(data), int(at)+n):]) // moments share the old one
 	f.d.mu.Unlock()
 	if n < len(p) {
 		return n, syscall.ENOSPC

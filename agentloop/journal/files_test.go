@@ -235,34 +235,37 @@ func TestAnErrorOfClosingMeanwhileIsTold(t *testing.T) {
 
 // What a kill has left for many logs is put into them with few files open.
 func TestManyLogsAreMendedWithFewFiles(t *testing.T) {
-	const logs = 300
-	mem := newMemFS()
-	fs := &countedFS{FS: mem}
-	j := open(t, journal.Config{FS: fs, SyncEvery: -1})
-	var wg sync.WaitGroup
-	for i := range logs {
-		l, _, err := j.Log(fmt.Sprint("agents/a", i))
-		require.NoError(t, err)
-		wg.Go(func() {
-			for n := range 3 {
-				_ = l.Append(line{N: n})
-				_ = l.Sync()
-			}
-		})
-	}
-	wg.Wait()
-	parts := bytes.Count([]byte(mem.content("commit.jsonl")), []byte("\n"))
-	require.Greater(t, parts, logs, "most were made safe together")
-	left := mem.asItStands()
-	left.powerCut(1)
-	after := &countedFS{FS: left}
-	j = open(t, journal.Config{FS: after, MaxOpen: 2})
-	assert.LessOrEqual(t, after.most, 3)
-	for i := range logs {
-		l, lines, err := j.Log(fmt.Sprint("agents/a", i))
-		require.NoError(t, err)
-		require.Equal(t, []int{0, 1, 2}, numbers(t, lines))
-		require.NoError(t, l.Close())
-	}
-	assert.LessOrEqual(t, after.most, 3)
+	synctest.Test(t, func(t *testing.T) {
+		const logs = 300
+		mem := newMemFS()
+		mem.syncTime = time.Millisecond // so that others gather meanwhile
+		fs := &countedFS{FS: mem}
+		j := open(t, journal.Config{FS: fs, SyncEvery: -1})
+		var wg sync.WaitGroup
+		for i := range logs {
+			l, _, err := j.Log(fmt.Sprint("agents/a", i))
+			require.NoError(t, err)
+			wg.Go(func() {
+				for n := range 3 {
+					_ = l.Append(line{N: n})
+					_ = l.Sync()
+				}
+			})
+		}
+		wg.Wait()
+		parts := bytes.Count([]byte(mem.content("commit.jsonl")), []byte("\n"))
+		require.Greater(t, parts, logs, "most were made safe together")
+		left := mem.asItStands()
+		left.powerCut(1)
+		after := &countedFS{FS: left}
+		j = open(t, journal.Config{FS: after, MaxOpen: 2})
+		assert.LessOrEqual(t, after.most, 3)
+		for i := range logs {
+			l, lines, err := j.Log(fmt.Sprint("agents/a", i))
+			require.NoError(t, err)
+			require.Equal(t, []int{0, 1, 2}, numbers(t, lines))
+			require.NoError(t, l.Close())
+		}
+		assert.LessOrEqual(t, after.most, 3)
+	})
 }
