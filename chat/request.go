@@ -1,6 +1,9 @@
 package chat
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+)
 
 // A Request asks a model for the next message of a conversation. The zero
 // value of a field leaves the matter to the server.
@@ -63,6 +66,11 @@ type Request struct {
 	// OnBytes is the same for whatever comes of the answer, signs that somebody is
 	// there included. A server that sends nothing else is alive, and may think.
 	OnBytes func()
+
+	// OnWait, if not nil, is called by a client that begins a wait of known length
+	// before it asks again, as a server's Retry-After or a backoff: silence until
+	// then is no sign of trouble.
+	OnWait func(d time.Duration)
 
 	// Caller names who asks (an agent, a job), for tables and events.
 	// It is never sent.

@@ -280,6 +280,7 @@ func (cl *call) awaitLife() *Error {
 // backoff waits. It returns nil, or how the caller ended the call meanwhile.
 func (cl *call) backoff(wait time.Duration) *Error {
 	cl.enter(PhaseBackoff)
+	cl.tellWait(wait)
 	start := time.Now()
 	t := time.NewTimer(wait)
 	defer t.Stop()
@@ -290,6 +291,13 @@ func (cl *call) backoff(wait time.Duration) *Error {
 	case <-cl.ctx.Done():
 		cl.unpay()
 		return cl.ended()
+	}
+}
+
+// tellWait tells who watches the caller of a wait.
+func (cl *call) tellWait(d time.Duration) {
+	if req := cl.req; req != nil && req.OnWait != nil && d > 0 {
+		_, _ = contain(func() (any, error) { req.OnWait(d); return nil, nil })
 	}
 }
 

@@ -112,6 +112,7 @@ func (cl *call) settleOn() *Error {
 // rest waits until an endpoint may be asked again, or another can take the call.
 func (cl *call) rest(wait time.Duration) *Error {
 	cl.enter(PhaseBackoff)
+	cl.tellWait(wait)
 	ctx, cancel := cl.withinCall()
 	defer cancel()
 	ctx, stop := cl.until(ctx, func(now time.Time) bool { return cl.client.choose(cl, now).is <= busy })

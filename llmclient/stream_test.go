@@ -249,6 +249,22 @@ func TestAnAnswerWithAnotherStatusThatSaysYes(t *testing.T) {
 	})
 }
 
+func TestTheCallerHearsOfWaits(t *testing.T) {
+	inWorld(t, script(fake.Reply(fake.RetryAfter(7*time.Minute), fake.Throttled()), fake.Unavailable(), fake.Answer("ok")), func(c *llmclient.Config) {
+		c.Retry.Jitter = -1
+	}, func(t *testing.T, w *world) {
+		var waits []time.Duration
+		req := hello()
+		req.OnWait = func(d time.Duration) {
+			waits = append(waits, d)
+			panic("and survives it")
+		}
+		_, err := w.client.Chat(t.Context(), req)
+		require.NoError(t, err)
+		assert.Equal(t, []time.Duration{7 * time.Minute, time.Second}, waits)
+	})
+}
+
 func TestTheCallerHearsOfOutput(t *testing.T) {
 	inWorld(t, script(fake.Reply(fake.Role(), fake.Ping(), fake.Text("a"), fake.Text("b"), fake.End("stop"))), nil, func(t *testing.T, w *world) {
 		n, bytes := 0, 0
