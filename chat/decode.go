@@ -243,17 +243,22 @@ func (ch *Chunk) choices(c *cursor, aside **Usage) error {
 			first, err = ch.choice(c, aside)
 			return err
 		}
-		more := &Chunk{}
-		var usage *Usage
-		index, err := more.choice(c, &usage)
-		if err != nil || index != nil && string(index) != string(first) {
-			return err
-		}
-		if *aside == nil {
-			*aside = usage
-		}
-		return ch.join(more, &seen)
+		return ch.further(c, aside, first, &seen)
 	})
+}
+
+// further reads a choice behind the first one, whose index is given.
+func (ch *Chunk) further(c *cursor, aside **Usage, first []byte, seen *sameCalls) error {
+	more := &Chunk{}
+	var usage *Usage
+	index, err := more.choice(c, &usage)
+	if err != nil || index != nil && string(index) != string(first) {
+		return err
+	}
+	if *aside == nil {
+		*aside = usage
+	}
+	return ch.join(more, seen)
 }
 
 // choice reads one choice and returns its index as it is written, or nil.

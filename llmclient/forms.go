@@ -95,7 +95,7 @@ func demanded(words string) string {
 		if !strings.Contains(words, s) {
 			continue
 		}
-		for _, name := range []string{"reasoning_content", "reasoning_details", "reasoning"} {
+		for _, name := range []string{"reasoning_content", "reasoning"} {
 			if mentions(words, name) {
 				return name
 			}
