@@ -9,13 +9,18 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 )
 
-// maxAnswer bounds an answer. Pages of metrics with many labels reach megabytes.
-const maxAnswer = 16 << 20
+// What is read of an answer. Pages of metrics with many labels reach megabytes;
+// what lies beyond is as if it were not there.
+const (
+	maxPage   = 8 << 20
+	maxAnswer = 1 << 20 // of all others
+)
 
 // defaultTimeout bounds a question.
 const defaultTimeout = 3 * time.Second
@@ -32,6 +37,7 @@ func newAsker(c *http.Client) *asker {
 	if c == nil {
 		c = &http.Client{Transport: &http.Transport{
 			Proxy:                  http.ProxyFromEnvironment,
+			DialContext:            (&net.Dialer{Timeout: defaultTimeout}).DialContext, // it goes on behind a question that has ended
 			DisableKeepAlives:      true,
 			TLSHandshakeTimeout:    defaultTimeout,
 			MaxResponseHeaderBytes: 64 << 10,
@@ -49,8 +55,22 @@ type answer struct {
 	reach  Reach
 	status int
 	body   []byte
+	ahead  time.Duration // the server's clock of ours, if it tells
 	took   time.Duration
 	err    error
+}
+
+// ahead is by how much a server's clock is ahead of ours. Dates are told in
+// whole seconds.
+func ahead(date string, now time.Time) time.Duration {
+	at, err := http.ParseTime(date)
+	if err != nil {
+		return 0
+	}
+	if d := at.Sub(now); d.Abs() > 5*time.Second {
+		return d
+	}
+	return 0
 }
 
 func (a answer) ok() bool { return a.status >= 200 && a.status < 300 }
@@ -76,11 +96,15 @@ func (a *asker) get(ctx context.Context, p *place, url string) (out answer) {
 		return answer{reach: reachOf(err, ctx.Err() != nil, connected.Load()), err: err}
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	most := int64(maxAnswer)
+	if url == p.metrics || strings.HasSuffix(req.URL.Path, "/engine_metrics") {
+		most = maxPage
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, most))
 	if err != nil {
 		return answer{reach: reachOf(err, ctx.Err() != nil, true), err: err}
 	}
-	return answer{reach: Reached, status: resp.StatusCode, body: body}
+	return answer{reach: Reached, status: resp.StatusCode, body: body, ahead: ahead(resp.Header.Get("Date"), start)}
 }
 
 // reachOf says how far a question came that failed.

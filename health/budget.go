@@ -1,6 +1,7 @@
 package health
 
 import (
+	"slices"
 	"time"
 )
 
@@ -28,4 +29,35 @@ func (b *budget) take(now time.Time) bool {
 	}
 	b.left--
 	return true
+}
+
+// affords reports whether a question may be asked now. It counts against the
+// budget of our own, and against those that the clients have for their retries.
+func (m *Monitor) affords() bool {
+	m.mu.Lock()
+	ok := m.budget.take(time.Now())
+	clients := slices.Clone(m.clients)
+	m.mu.Unlock()
+	if ok && m.cfg.Allow != nil {
+		_ = contained(func() { ok = m.cfg.Allow() })
+	}
+	for _, c := range clients {
+		for _, one := range clientsOf(c) {
+			payer, pays := one.(lender)
+			if !pays {
+				continue
+			}
+			for _, ep := range one.Endpoints() {
+				if m.concerns(ep.Name) {
+					ok = ok && payer.AllowProbe(ep.Name)
+				}
+			}
+		}
+	}
+	return ok
+}
+
+// concerns reports whether an endpoint of a client is the service.
+func (m *Monitor) concerns(endpoint string) bool {
+	return m.cfg.Endpoint == "" || m.cfg.Endpoint == endpoint
 }

@@ -46,6 +46,11 @@ func TestNoFalseAlarms(t *testing.T) {
 			load{agents: 3, think: 30 * time.Second, prompt: 700, wide: true},
 			states(health.Healthy, health.Busy, health.PrefillBound, health.Saturated),
 		},
+		// Agents that call tools for a while, and then write a file at once.
+		"files now and then": {
+			load{agents: 6, think: 2 * time.Second, prompt: 300, output: 20, file: 1500},
+			states(health.Healthy, health.Busy, health.Saturated),
+		},
 		"in bursts": {load{
 			agents: 6, think: 3 * time.Second, prompt: 300, pause: 3 * time.Minute,
 			pauses: []time.Duration{2 * time.Minute, 9 * time.Minute, 20 * time.Minute},
@@ -72,7 +77,7 @@ func TestNoFalseAlarms(t *testing.T) {
 					said := make(map[health.State]bool)
 					for _, seed := range seeds(1) {
 						server.Engine.Seed = seed
-						out := watch(t, incident{}, server, l.load, seed, long)
+						out := watch(t, incident{interval: *interval}, server, l.load, seed, long)
 						samples += len(out.samples)
 						for _, turn := range out.turns {
 							said[turn.verdict.State] = true

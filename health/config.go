@@ -42,7 +42,8 @@ type Config struct {
 	Samples int
 
 	// Allow, if not nil, is asked before each question and may refuse it: for a
-	// budget that is shared with others, such as retries.
+	// budget that is shared with others. That of the watched clients' retries
+	// is shared in any case.
 	Allow func() bool
 
 	// Local, if not nil, tells what the callers do beside calling, such as which
@@ -57,7 +58,8 @@ type Config struct {
 
 // A Client is what a Monitor watches, as [llmclient.Client] and
 // [llmclient.Transport] are. One that has Endpoints as well, or Clients that
-// do, shows how its breakers and pacers stand, and is told of signs of life.
+// do, shows how its breakers and pacers stand, is told of signs of life and of
+// their absence, and its budget for retries pays for the questions.
 type Client interface {
 	InFlight() []llmclient.InFlight
 }
@@ -66,6 +68,16 @@ type Client interface {
 type endpoints interface {
 	Endpoints() []llmclient.EndpointStatus
 	Alive(endpoint string)
+}
+
+// A lender is one whose budget for retries pays for probes as well.
+type lender interface {
+	AllowProbe(endpoint string) bool
+}
+
+// An ailer is one whose breaker may be told to stay open for longer.
+type ailer interface {
+	Ailing(endpoint string)
 }
 
 // clientsOf returns the clients behind one that show their endpoints.

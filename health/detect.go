@@ -23,8 +23,13 @@ func Detect(ctx context.Context, t Target, httpClient *http.Client) (Server, err
 	if err != nil {
 		return Server{}, fmt.Errorf("health: %w", err)
 	}
-	return newAsker(httpClient).detect(ctx, list[0], defaultTimeout), nil
+	srv, _ := newAsker(httpClient).detect(ctx, list[0], defaultTimeout)
+	return srv, nil
 }
+
+// heard are the answers of one visit, by address, so that nothing is asked
+// twice in it.
+type heard map[string]answer
 
 // detection is what has come of the questions so far.
 type detection struct {
@@ -35,18 +40,25 @@ type detection struct {
 	mu      sync.Mutex
 	srv     Server
 	answers map[string]answer // by path
-	speaks  bool              // it lists models as the dialect has it
+	heard   heard
+	speaks  bool // it lists models as the dialect has it
 }
 
-func (a *asker) detect(ctx context.Context, p *place, limit time.Duration) Server {
-	d := &detection{asker: a, p: p, limit: limit, answers: make(map[string]answer)}
+func (a *asker) detect(ctx context.Context, p *place, limit time.Duration) (Server, heard) {
+	d := &detection{asker: a, p: p, limit: limit, answers: make(map[string]answer), heard: make(heard)}
+	d.run(ctx)
+	return d.srv, d.heard
+}
+
+func (d *detection) run(ctx context.Context) {
+	p := d.p
 	d.srv = Server{Name: p.Name, URL: p.public, Role: p.Role}
 	if kind := hosted(p.host); kind != Unknown {
 		// There is nothing else to find, and these are others' machines.
 		d.srv.Kind = kind
 		d.ask(ctx, "/models")
 		d.models()
-		return d.srv
+		return
 	}
 	d.ask(ctx, "/metrics", "/models")
 	d.models()
@@ -66,7 +78,6 @@ func (a *asker) detect(ctx context.Context, p *place, limit time.Duration) Serve
 		d.srv.Role = RoleUnified
 	}
 	slices.SortFunc(d.srv.Asked, func(a, b Question) int { return strings.Compare(a.Path, b.Path) })
-	return d.srv
 }
 
 // hosted knows the services of others by their names.
@@ -97,7 +108,7 @@ func (d *detection) ask(ctx context.Context, paths ...string) {
 			got := d.get(ctx, d.p, url)
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			d.answers[path] = got
+			d.answers[path], d.heard[url] = got, got
 			d.srv.Asked = append(d.srv.Asked, Question{path, got.status, got.took, got.reach})
 			if got.reach == Reached || d.srv.reach == Unasked {
 				d.srv.reach = got.reach
@@ -168,7 +179,7 @@ func (d *detection) metrics() {
 			d.srv.Role = p.Role
 		}
 		if s := p.Readings[StartTime]; s > 0 && s < 1e11 {
-			d.srv.Started = time.UnixMilli(int64(s * 1000)).UTC()
+			d.srv.Started = time.UnixMilli(int64(s * 1000)).Add(-a.ahead).UTC()
 		}
 		for k, v := range p.Labels {
 			if d.srv.Labels == nil {

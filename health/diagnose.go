@@ -40,9 +40,9 @@ var hypotheses = []hypothesis{
 	{Unreachable, unreachable},
 	{OutOfQuota, outOfQuota},
 	{Throttled, throttled},
-	{PartialRestart, partialRestart},
+	{PartialRestart, pairwise(partialRestart)},
 	{WedgedHandshake, wedgedHandshake},
-	{WedgedTransfer, wedgedTransfer},
+	{WedgedTransfer, pairwise(wedgedTransfer)},
 	{LongContext, longContext},
 	{WedgedEngine, wedgedEngine},
 	{FrontEndAlone, frontEndAlone},
@@ -70,9 +70,10 @@ var hypotheses = []hypothesis{
 // Diagnose makes a verdict of both views. It asks nobody and keeps nothing: the
 // same facts give the same verdict. The samples may be of several targets, in
 // any order; those of one target should cover some minutes.
-func Diagnose(v View, samples []Sample) Verdict {
-	f := gather(v, samples)
-	out := Verdict{State: CannotTell, Confidence: Low, At: v.Now, Uniform: f.uniform}
+func Diagnose(v View, samples []Sample) Verdict { return gather(v, samples).diagnose() }
+
+func (f *facts) diagnose() Verdict {
+	out := Verdict{State: CannotTell, Confidence: Low, At: f.Now, Uniform: f.uniform}
 	var needs []string
 	var open bool // the last fault is neither seen nor ruled out
 	for _, h := range hypotheses {
@@ -95,7 +96,7 @@ func Diagnose(v View, samples []Sample) Verdict {
 			needs = append(needs, got.need)
 		}
 	}
-	if out.State == CannotTell && open && f.Fault.State.theirs() && !f.headway.After(f.Fault.At) {
+	if out.State == CannotTell && open && f.Fault.State.theirs() && !f.headway.After(f.Fault.At) && !f.mixed() {
 		got := f.unchanged("and nothing shows that it is not so any more")
 		out.State, out.Confidence, out.Since, out.Evidence = got.state, got.sure, got.since, got.facts
 		out.Do = advise(got.state, "")
@@ -105,9 +106,9 @@ func Diagnose(v View, samples []Sample) Verdict {
 		if !f.uniform.Since.IsZero() && f.uniform.Systemic {
 			out.Since = f.uniform.Since
 		}
-		out.WouldTell = append(needs, f.missing()...)
+		out.WouldTell = append(f.missing(), needs...)
 	} else if out.Confidence < High {
-		out.WouldTell = append(needs, f.missing()...)
+		out.WouldTell = append(f.missing(), needs...)
 	}
 	out.WouldTell = distinct(out.WouldTell)
 	out.Evidence = slices.DeleteFunc(out.Evidence, func(f Fact) bool { return f.Text == "" })
@@ -145,6 +146,10 @@ func (f *facts) missing() []string {
 			out = append(out, t.name+": a sample that is not older than "+short(staleAfter))
 		case t.last.Reach != Reached:
 			out = append(out, t.name+": that it can be reached from here")
+		case t.mixed:
+			out = append(out, t.name+": a Target for each server behind that address: their metrics come in turns, and their counters go back and forth")
+		case t.frozen:
+			out = append(out, t.name+": metrics that are renewed: answers come, and they stand still")
 		case t.last.Readings == nil && t.kind == SGLang:
 			out = append(out, t.name+": its metrics, which --enable-metrics turns on")
 		case t.last.Readings == nil && t.kind == LlamaCPP:
@@ -154,6 +159,9 @@ func (f *facts) missing() []string {
 		case t.was == nil:
 			out = append(out, t.name+": a second sample")
 		}
+	}
+	if f.told() && f.partial() {
+		out = append(out, "a Target for each server of the service: more calls were answered than those that are watched count")
 	}
 	if len(f.Recent) == 0 && len(f.Calls) > 0 {
 		out = append(out, "what became of calls: give the client OnEvent: monitor.Note")

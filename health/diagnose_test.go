@@ -103,7 +103,7 @@ func all[T any](lists ...[]T) []T {
 func busyPages(more readings) []readings {
 	var out []readings
 	for i := range 3 {
-		r := readings{health.Running: 8, health.Waiting: 0, health.KVUsage: 0.4, health.Generated: float64(1000 + 500*i), health.Computed: 5000, health.Requests: float64(100 + i)}
+		r := readings{health.Running: 8, health.Waiting: 0, health.KVUsage: 0.4, health.Generated: float64(1000 + 500*i), health.Computed: 5000, health.Requests: float64(100 + 15*i)}
 		for m, v := range more {
 			r[m] = v
 		}
@@ -187,7 +187,52 @@ func TestDiagnose(t *testing.T) {
 		"two decode sides, of which one was restarted": {v, all(nightly, sampled("decode 2", health.SGLang, health.RoleDecode,
 			same(30, readings{health.Running: 0, health.Waiting: 0, health.Prealloc: 0, health.Transferring: 0, health.Generated: 70_000, health.Transfers: 500, health.Requests: 500})...)), health.PartialRestart, health.High},
 		"two decode sides, of which one works": {v, all(nightly, sampled("decode 2", health.SGLang, health.RoleDecode,
-			growing(30, readings{health.Running: 8, health.Waiting: 0, health.Prealloc: 0, health.Transferring: 0, health.Generated: 70_000, health.Transfers: 500, health.Requests: 500})...)), health.Lost, health.Medium},
+			growing(30, readings{health.Running: 8, health.Waiting: 0, health.Prealloc: 0, health.Transferring: 0, health.Generated: 70_000, health.Transfers: 500, health.Requests: 500})...)), health.PartialRestart, health.High},
+		"two decode sides, of which one stands still": {
+			health.View{Calls: waiting(12, 20*time.Second)}, all(
+				sampled("prefill", health.SGLang, health.RolePrefill, growing(4, readings{health.Running: 1, health.Waiting: 0, health.Inflight: 0, health.Computed: 1000})...),
+				sampled("decode 1", health.SGLang, health.RoleDecode, same(4, readings{health.Running: 6, health.Waiting: 0, health.Prealloc: 0, health.Transferring: 0, health.Transfers: 400, health.Generated: 7000})...),
+				sampled("decode 2", health.SGLang, health.RoleDecode, growing(4, readings{health.Running: 8, health.Waiting: 0, health.Prealloc: 0, health.Transferring: 0, health.Transfers: 400, health.Generated: 7000})...),
+			), health.WedgedEngine, health.High,
+		},
+		"two decode sides, of which one gets nothing": {
+			health.View{Calls: waiting(12, 20*time.Second)}, all(
+				sampled("prefill", health.SGLang, health.RolePrefill, growing(3, readings{health.Running: 0, health.Waiting: 0, health.Inflight: 4, health.Computed: 1000})...),
+				sampled("decode 1", health.SGLang, health.RoleDecode, same(3, readings{health.Running: 0, health.Waiting: 0, health.Prealloc: 0, health.Transferring: 4, health.Transfers: 400, health.Generated: 7000})...),
+				sampled("decode 2", health.SGLang, health.RoleDecode, growing(3, readings{health.Running: 8, health.Waiting: 0, health.Prealloc: 0, health.Transferring: 0, health.Transfers: 400, health.Generated: 7000})...),
+			), health.WedgedTransfer, health.High,
+		},
+		"two decode sides, of which one has nothing to do": {
+			health.View{Calls: waiting(12, 20*time.Second)}, all(
+				sampled("prefill", health.SGLang, health.RolePrefill, growing(3, readings{health.Running: 1, health.Waiting: 9, health.Inflight: 0, health.Computed: 1000})...),
+				sampled("decode 1", health.SGLang, health.RoleDecode, same(3, readings{health.Running: 0, health.Waiting: 0, health.Prealloc: 0, health.Transferring: 0, health.Transfers: 400, health.Generated: 7000})...),
+				sampled("decode 2", health.SGLang, health.RoleDecode, growing(3, readings{health.Running: 8, health.Waiting: 0, health.Prealloc: 0, health.Transferring: 0, health.Transfers: 400, health.Generated: 7000})...),
+			), health.Saturated, health.High,
+		},
+		// A server's clock that is set moves the moment its process says it began.
+		"a clock that was set is no restart": {
+			health.View{Calls: waiting(12, 20*time.Second)}, all(
+				sampled("prefill", health.SGLang, health.RolePrefill, same(3, readings{health.Running: 0, health.Waiting: 0, health.Inflight: 4, health.Computed: 100, health.StartTime: 1.79e9})...),
+				sampled("decode", health.SGLang, health.RoleDecode,
+					readings{health.Running: 0, health.Transferring: 4, health.Transfers: 9, health.Generated: 5000, health.StartTime: 1.79e9},
+					readings{health.Running: 0, health.Transferring: 4, health.Transfers: 9, health.Generated: 5000, health.StartTime: 1.79e9 + 60},
+					readings{health.Running: 0, health.Transferring: 4, health.Transfers: 9, health.Generated: 5000, health.StartTime: 1.79e9 + 60}),
+			), health.WedgedTransfer, health.High,
+		},
+		"memory that is not given back": {
+			health.View{Calls: waiting(5, 20*time.Second)},
+			engine(same(4, readings{health.Running: 0, health.Waiting: 5, health.KVUsage: 0.97, health.Generated: 1000, health.Computed: 5000, health.Aborted: 40})...),
+			health.MemoryFull, health.High,
+		},
+		"metrics that stand still while answers come": {
+			health.View{Calls: waiting(3, time.Second), Recent: answered(20, time.Second)}, engine(wedged, wedged, wedged, wedged), health.Healthy, health.High,
+		},
+		"and that stood still before any came": {
+			health.View{Calls: waiting(3, 40*time.Second), Recent: answered(20, 33*time.Second)}, engine(wedged, wedged, wedged, wedged), health.WedgedEngine, health.High,
+		},
+		"metrics of one server of several": {
+			health.View{Calls: waiting(6, 14*time.Second), Recent: answered(20, 15*time.Second)}, engine(busyPages(readings{health.Running: 2, health.Requests: 100})...), health.Busy, health.High,
+		},
 		"a decode side full of long answers": {
 			health.View{Calls: waiting(12, 20*time.Second)}, all(
 				sampled("prefill", health.SGLang, health.RolePrefill, same(3, readings{health.Running: 0, health.Waiting: 0, health.Inflight: 4, health.Computed: 100})...),
@@ -435,4 +480,24 @@ func BenchmarkDiagnose(b *testing.B) {
 			b.Fatal("wrong")
 		}
 	}
+}
+
+// Two clients of one service, of which one's requests do not get there.
+func TestOneOfTwoClientsSuffers(t *testing.T) {
+	calls, recent := waiting(4, 20*time.Second), answered(25, time.Second)
+	for i := range calls {
+		calls[i].Endpoint = "http://proxy:3128/v1"
+	}
+	for i := range recent {
+		recent[i].Endpoint = "http://engine:30000/v1"
+	}
+	v := health.Diagnose(health.View{Now: noon, Calls: calls, Recent: recent},
+		sampled("engine", health.SGLang, health.RoleUnified, busyPages(readings{health.Running: 0})...))
+	assert.Equal(t, health.Lost, v.State, "%s", v)
+	assert.Contains(t, v.String(), "all that wait were sent by way of http://proxy:3128/v1; 18 calls that went another way were answered since")
+	// Both ways the same: it is not the way.
+	recent[24].Endpoint = "http://proxy:3128/v1"
+	v = health.Diagnose(health.View{Now: noon, Calls: calls, Recent: recent},
+		sampled("engine", health.SGLang, health.RoleUnified, busyPages(readings{health.Running: 0})...))
+	assert.NotContains(t, v.String(), "by way of")
 }

@@ -36,10 +36,13 @@
 //     those cost money and leave requests behind in servers that are stuck.
 //   - Questions do no harm: each has a deadline, each target is asked one at a
 //     time, those that do not answer are asked less and less often, all draw on
-//     one budget, and none is asked while nothing is in flight. No call waits for
-//     a question longer than the deadline of one.
+//     one budget and on that of the clients' retries, and none is asked while
+//     nothing is in flight. No call waits for a question longer than the deadline
+//     of one.
 //   - Counters are compared over time. A gauge is believed only while something
-//     moves: a scheduler that has stopped leaves its last values standing.
+//     moves: a scheduler that has stopped leaves its last values standing. Nothing
+//     is believed that stands still while answers come, or that several processes
+//     tell in turns.
 //   - A verdict names its evidence, with numbers and times, what it ruled out and
 //     by which fact. Where the facts do not tell, it says so, and says what would.
 //     At rest it claims nothing: the numbers of a healthy server and those of one

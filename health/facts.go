@@ -57,8 +57,38 @@ func gather(v View, samples []Sample) *facts {
 		}
 	}
 	f.look()
+	f.distrust()
 	return f
 }
+
+// distrust leaves out metrics that stand still while answers come: a page that
+// is not renewed says nothing, and neither does one of another server than that
+// which answers.
+func (f *facts) distrust() {
+	if !f.told() || f.moved() || f.stirred() {
+		return
+	}
+	from, until := time.Time{}, f.sampled().Add(-renewed)
+	for _, t := range f.engines {
+		if at := t.was.At.Add(renewed); at.After(from) {
+			from = at
+		}
+	}
+	within := func(at time.Time) bool { return at.After(from) && at.Before(until) }
+	came := slices.ContainsFunc(f.Recent, func(e Ended) bool { return e.ok() && within(e.At) }) ||
+		slices.ContainsFunc(f.Calls, func(c llmclient.InFlight) bool { return within(c.LastOutput) || within(c.FirstOutput) })
+	if !came {
+		return
+	}
+	for _, t := range append([]*trail{f.prefill, f.decode}, f.engines...) {
+		if t != nil {
+			t.frozen, t.now, t.was = true, nil, nil
+		}
+	}
+}
+
+// renewed is how old gauges may be: servers renew them as they log.
+const renewed = 3 * time.Second
 
 func (f *facts) place(t *trail) {
 	f.trails = append(f.trails, t)
@@ -139,6 +169,11 @@ func (f *facts) moved() bool {
 	return slices.ContainsFunc(f.engines, func(t *trail) bool { return t.moved })
 }
 
+// mixed reports whether metrics come from several servers in turns.
+func (f *facts) mixed() bool {
+	return slices.ContainsFunc(f.trails, func(t *trail) bool { return t.mixed })
+}
+
 // stirred reports whether gauges have at least changed.
 func (f *facts) stirred() bool {
 	return slices.ContainsFunc(f.engines, func(t *trail) bool { return t.stirred })
@@ -155,21 +190,27 @@ func (f *facts) both(ms ...Metric) (sum float64) {
 }
 
 // held is how many requests all engines, and the router's queue, had.
-func (f *facts) held() (now float64, ok bool) {
+func (f *facts) held() (float64, bool) { return f.heldAt(func(t *trail) *Sample { return t.now }) }
+
+// heldAt is the same going by other samples.
+func (f *facts) heldAt(of func(*trail) *Sample) (n float64, ok bool) {
 	for _, t := range f.engines {
-		if t.now == nil {
+		s := of(t)
+		if !s.told() {
 			return 0, false
 		}
-		n, has := t.now.Readings.held()
-		if !has {
+		has, told := s.Readings.held()
+		if !told {
 			return 0, false
 		}
-		now += n
+		n += has
 	}
-	if r := f.router; r != nil && r.now != nil {
-		now += max(0, r.now.Readings[Connections]-r.now.Readings[Active])
+	if f.router != nil {
+		if s := of(f.router); s.told() {
+			n += max(0, s.Readings[Connections]-s.Readings[Active])
+		}
 	}
-	return now, len(f.engines) > 0
+	return n, len(f.engines) > 0
 }
 
 // atRest reports whether all engines had nothing at both moments, and did

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,8 +46,8 @@ func flat(out map[string]string, at string, v any, depth int) {
 	}
 	switch v := v.(type) {
 	case map[string]any:
-		for k, e := range v {
-			flat(out, key(k), e, depth+1)
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			flat(out, key(k), v[k], depth+1)
 		}
 		return
 	case []any:

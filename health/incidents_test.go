@@ -27,6 +27,14 @@ const changeAt = 31 * time.Second
 // fill is how long a load that has just begun needs to fill an engine.
 const fill = 5 * time.Second
 
+// usually is for how long incidents are watched: verdicts should stay.
+func usually() time.Duration {
+	if underRace {
+		return 35 * time.Second
+	}
+	return 50 * time.Second
+}
+
 // An incident is trouble, or none, and what is to be said of it.
 type incident struct {
 	server func(seed uint64) engine.ServerConfig
@@ -42,7 +50,10 @@ type incident struct {
 	at    time.Duration // when it begins; zero is changeAt
 	after time.Duration // how long after that the states of the incident show
 	until time.Duration // when it is over; zero is never
+	watch time.Duration // for how long after it shows; zero is usually
 	whole bool          // the load may not be at rest when it begins
+
+	interval time.Duration // between samples; zero is 10 s
 }
 
 func states(s ...health.State) []health.State { return s }
@@ -191,12 +202,12 @@ func incidents() map[string]incident {
 			with: states(health.LongContext), without: states(health.LongContext),
 		},
 		"runaway": {
-			server: setting("runaway"), load: ordinary,
+			server: setting("runaway"), load: ordinary, watch: 2 * time.Minute,
 			with: states(health.Runaway), without: states(health.Runaway),
 		},
 		"long contexts run away": {
 			// A long prompt has to come first, and to be answered for a while.
-			server: setting("long-context-runaway"), load: load{agents: 12, think: 2 * time.Second, prompt: 200, wide: true}, after: 20 * time.Second,
+			server: setting("long-context-runaway"), load: load{agents: 12, think: 2 * time.Second, prompt: 200, wide: true}, after: 20 * time.Second, watch: 2 * time.Minute,
 			with: states(health.Runaway), without: states(health.Runaway),
 		},
 		"prefill-bound": {
@@ -224,6 +235,7 @@ func incidents() map[string]incident {
 }
 
 var (
+	interval     = flag.Duration("interval", 0, "the time between two samples; 0 is 10s")
 	howMany      = flag.Int("seeds", 1, "how many seeds of everything are played")
 	onlyIncident = flag.String("incident", "", "the one incident to play, with its pages")
 )
@@ -277,6 +289,7 @@ func watch(t *testing.T, in incident, server engine.ServerConfig, l load, seed u
 		start = time.Now()
 		count = &counter{RoundTripper: c.HTTPClient.Transport, start: start}
 		c.HTTPClient = &http.Client{Transport: count}
+		c.Interval = cmp.Or(in.interval, c.Interval)
 		c.OnVerdict = func(v health.Verdict) { out.turns = append(out.turns, turn{v.At.Sub(start), v}) }
 	}}
 	play(t, s, func(r *rig) {
@@ -333,7 +346,7 @@ func (o outcome) right(want, passing []health.State, from, shows time.Duration) 
 // table of how often the verdict was right, how many samples it took at most,
 // and how long:
 //
-//	go test -v -run 'TestVerdicts|TestNoFalseAlarms' -seeds 3 ./health
+//	go test -v -run 'TestVerdicts|TestNoFalseAlarms' ./health -seeds 3
 func TestVerdicts(t *testing.T) {
 	only := *onlyIncident
 	var mu sync.Mutex
@@ -342,6 +355,9 @@ func TestVerdicts(t *testing.T) {
 		for name, in := range incidents() {
 			if only != "" && only != name {
 				continue
+			}
+			if underRace && in.watch > 0 {
+				continue // it takes long, and is the same code
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -393,7 +409,7 @@ func judge(t *testing.T, in incident, seeds []uint64, off, show bool) string {
 			}
 			server := in.server(seed)
 			server.NoMetrics = off
-			out := watch(t, in, server, l, seed, min(shows+50*time.Second, cmp.Or(in.until, time.Hour)))
+			out := watch(t, in, server, l, seed, min(shows+cmp.Or(in.watch, usually()), cmp.Or(in.until, time.Hour)))
 			took, samples, before, wrong := out.right(want, in.passing, from, shows)
 			label := fmt.Sprintf("seed %d, rested %v, metrics off %v", seed, rested, off)
 			if show {

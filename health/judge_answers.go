@@ -18,7 +18,7 @@ func longContext(f *facts) finding {
 	}
 	var hung []call
 	for _, c := range f.sent {
-		if c.PromptBytes > 0 && c.Outputs == 0 && f.waited(c) >= 15*time.Second {
+		if c.PromptBytes > 0 && c.Outputs == 0 && f.waited(c) >= quietAfter {
 			hung = append(hung, call{c.PromptBytes, c.Since, f.waited(c)})
 		}
 	}
@@ -29,7 +29,7 @@ func longContext(f *facts) finding {
 		}
 	}
 	if len(hung) == 0 {
-		return refuted("no call has waited for %s without output", short(15*time.Second))
+		return refuted("no call has waited for %s without output", short(quietAfter))
 	}
 	least := slices.MinFunc(hung, func(a, b call) int { return a.bytes - b.bytes })
 	first := slices.MinFunc(hung, func(a, b call) int { return a.sent.Compare(b.sent) })
@@ -58,15 +58,20 @@ func longContext(f *facts) finding {
 		return refuted("a call of %d bytes was answered, and one of %d waits", most, least.bytes)
 	case passed >= 3 && f.chance(least.bytes, first.sent, len(hung)) < 0.001:
 		// Few were sent since, but that only long ones hang is no accident.
+	case later == 0:
+		return refuted("no call that was sent after the first that hangs was answered, of whatever size")
 	case later < 3:
-		return refuted("%d calls were sent after the first that hangs and were answered, of whatever size", later)
+		return refuted("since the first that hangs only %d calls were sent and answered, of whatever size", later)
 	case most*2 > least.bytes && later < 10:
-		return refuted("%d calls were sent after the first that hangs and were answered, and none is much shorter", later)
+		return refuted("since the first that hangs %d calls were sent and answered, and none is much shorter", later)
 	case len(hung) < 2 && passed < 10:
 		return untold("another call with a long prompt")
 	}
 	// A long prompt does take longer.
-	fair := max(15*time.Second, time.Duration(3*float64(slowest)*float64(least.bytes)/float64(max(most, 1))))
+	fair := f.fair(least.bytes, first.sent)
+	if fair == 0 {
+		fair = max(15*time.Second, time.Duration(3*float64(slowest)*float64(least.bytes)/float64(max(most, 1))))
+	}
 	if least.wait < fair && first.wait < fair {
 		return untold("whether the long prompts get an answer within " + short(fair))
 	}
@@ -83,6 +88,22 @@ func longContext(f *facts) finding {
 		}
 	}
 	return out
+}
+
+// fair is how long a prompt of that size may take, going by those that were
+// answered before; 0 if too few were.
+func (f *facts) fair(bytes int, before time.Time) time.Duration {
+	n, slowest := 0, time.Duration(0)
+	for i := range f.Recent {
+		if e := &f.Recent[i]; e.ok() && e.FirstOutput > 0 && e.At.Before(before) && 2*e.PromptBytes >= bytes && e.PromptBytes <= 2*bytes {
+			n++
+			slowest = max(slowest, e.FirstOutput)
+		}
+	}
+	if n < 5 {
+		return 0
+	}
+	return max(quietAfter, 5*slowest)
 }
 
 // chance is how likely it is that n calls are all that long, going by those of
@@ -109,7 +130,7 @@ func runaway(f *facts) finding {
 	const (
 		siblings = 8
 		times    = 6
-		least    = 300    // pieces: short answers vary much
+		least    = 2000   // pieces: after many short answers a file is written
 		unheard  = 20_000 // where it is not known what answers are like
 	)
 	known, longest := 0, int64(0)

@@ -57,6 +57,12 @@ func wedgedTrail(f *facts, t *trail) finding {
 	if still < need {
 		return untold(fmt.Sprintf("%s: whether it stays like this for %s more", t.name, short(need-still)))
 	}
+	if t.both(Running) == 0 && t.both(Waiting) > 0 && t.both(KVUsage) >= 0.9 {
+		// What runs would give memory back. Nothing does.
+		out := holds(High, t.quiet, t.fact("nothing runs, and its memory is full all the same: it is not given back", KVUsage, Running, Waiting, Aborted, Generated), f.calls())
+		out.state = MemoryFull
+		return out
+	}
 	fact := t.fact("it has requests and computes nothing", Running, Waiting, Decoded, Generated, Computed, PromptTokens, Throughput)
 	switch {
 	case t.last.stalled():

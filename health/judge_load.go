@@ -52,8 +52,7 @@ func routerFull(f *facts) finding {
 	}
 	inRouter := min(r.was.Readings[Connections]-r.was.Readings[Active], r.now.Readings[Connections]-r.now.Readings[Active])
 	// Some are refused and some are served: it is not the door that is shut.
-	_, served := f.succeeded()
-	shut := served.Before(f.first(full))
+	shut := f.row(full) > 0 || !f.servedAmid(full)
 	if inRouter < 2 && (refusals < 3 || shut) {
 		return refuted("the router had no queue at both moments")
 	}
@@ -62,6 +61,21 @@ func routerFull(f *facts) finding {
 	}
 	facts := []Fact{r.fact(fmt.Sprintf("%s requests wait in it", number(max(inRouter, 0))), Connections, Active, Errors)}
 	return holds(High, time.Time{}, append(facts, append(f.load(Running, Waiting, Decoded, Generated), f.outcome())...)...)
+}
+
+// servedAmid reports whether a call was answered that was sent after one had
+// ended in a way, in the last minute.
+func (f *facts) servedAmid(is func(*Ended) bool) bool {
+	var first time.Time
+	for i := range f.lately {
+		switch e := &f.lately[i]; {
+		case first.IsZero() && is(e):
+			first = e.At
+		case !first.IsZero() && e.ok() && e.Started.After(first):
+			return true
+		}
+	}
+	return false
 }
 
 // ownAborts: what we give up on keeps the server from what we wait for.
@@ -165,7 +179,7 @@ func memoryFull(f *facts) finding {
 		line := t.both(Waiting) + t.both(PutOff) + t.both(Prealloc)
 		putOff := t.grown(Preempted, f.Now.Add(-lately/2))
 		if t.both(KVUsage) >= 0.9 && line > 0 || use >= 0.7 && putOff >= 1 {
-			return holds(High, t.was.At, append([]Fact{t.fact("", KVUsage, Preempted, PutOff, Running, Waiting)}, f.calls())...)
+			return holds(High, t.was.At, append([]Fact{t.fact("its memory is full, and requests wait for it or are put off", KVUsage, Preempted, PutOff, Running, Waiting)}, f.calls())...)
 		}
 	}
 	return refuted("the memory for keys and values was used to %.0f%% at most", 100*most)
@@ -205,7 +219,8 @@ func prefillBound(f *facts) finding {
 	case len(f.quiet) == 0 && f.both(Waiting, Bootstrap) == 0 && f.heldBack() == 0 || first*2 < len(f.sent):
 		return refuted("%d of %d calls wait for their first output", first, len(f.sent))
 	}
-	return holds(High, time.Time{}, f.load(Running, Waiting, Computed, PromptTokens, Decoded, Generated)...)
+	cause := Fact{At: f.Now, Text: fmt.Sprintf("%s tokens of prompts were computed for %s of answers, and %d of %d calls wait for their first", number(prompts), number(made), first, len(f.sent))}
+	return holds(High, time.Time{}, append([]Fact{cause}, f.load(Running, Waiting, Computed, PromptTokens, Decoded, Generated)...)...)
 }
 
 // saturated: it works as much as it can, and there is a queue.
@@ -220,7 +235,8 @@ func saturated(f *facts) finding {
 		return holds(High, time.Time{}, append([]Fact{{At: f.Now, Text: fmt.Sprintf("our pacer holds %d calls back since more would be too much for it", held)}},
 			f.load(Running, Waiting, Prealloc, KVUsage, Decoded, Generated)...)...)
 	}
-	return holds(High, time.Time{}, append(f.load(Running, Waiting, Prealloc, KVUsage, Rejected, Decoded, Generated), f.outcome())...)
+	cause := Fact{At: f.Now, Text: fmt.Sprintf("it works as much as it can, and at least %s requests waited in it all the time", number(f.queued()))}
+	return holds(High, time.Time{}, append([]Fact{cause}, append(f.load(Running, Waiting, Prealloc, KVUsage, Rejected, Decoded, Generated), f.outcome())...)...)
 }
 
 // busy: it gets on, and we wait for it.
@@ -243,6 +259,8 @@ func healthy(f *facts) finding {
 		return refuted("no call was answered in the last minute")
 	case ok*10 < len(f.lately)*9:
 		return refuted("%d of %d calls of the last minute were answered", ok, len(f.lately))
+	case f.row(func(e *Ended) bool { return !e.ok() }) >= 3:
+		return refuted("the last %d calls that ended were not answered", f.row(func(e *Ended) bool { return !e.ok() }))
 	case len(f.quiet) > 0 && f.longest(f.quiet) > max(quietAfter, 4*f.usual()):
 		return refuted("a call has got nowhere for %s", short(f.longest(f.quiet)))
 	case f.nowadays() > max(2*time.Second, 5*f.usual()):

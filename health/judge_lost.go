@@ -12,83 +12,56 @@ func lost(f *facts) finding {
 	if len(f.quiet) == 0 {
 		return refuted("no call has waited for %s", short(quietAfter))
 	}
-	// The server's account of what it has is a rigorous one, if it is alive: it
-	// must have at least all that was sent before the earlier sample and still
-	// waits.
-	var since time.Time
+	if old, since := f.old(); f.told() && len(old) > 0 {
+		if got, ok := f.account(old, since); ok {
+			return got
+		}
+	}
+	if n, slowest := f.overtaken(f.quiet); n > 0 {
+		return holds(Medium, f.oldest(f.quiet), Fact{At: f.Now, Text: fmt.Sprintf("%d calls of like size that were sent later have had their answers, the slowest first output after %s", n, short(slowest))}, f.calls(), f.whose(f.quiet))
+	}
+	return untold("whether calls that are sent now are answered while those of before are not")
+}
+
+// old are the calls that were sent before the earlier one of the samples that are
+// compared, and have had no byte since.
+func (f *facts) old() (calls []llmclient.InFlight, since time.Time) {
 	for _, t := range f.engines {
 		if t.compared() && (since.IsZero() || t.was.At.Before(since)) {
 			since = t.was.At
 		}
 	}
-	var old []llmclient.InFlight
 	for _, c := range f.quiet {
 		if c.Bytes == 0 && c.Phase == llmclient.PhaseFirstOutput && !since.IsZero() && c.Since.Before(since) {
-			old = append(old, c)
+			calls = append(calls, c)
 		}
 	}
-	if f.told() && len(old) > 0 {
-		ours := f.ours()
-		if has, ok := f.held(); ok && int(has) < ours {
-			alive := f.moved() || f.stirred()
-			for _, t := range f.engines {
-				switch {
-				case t.last.stalled():
-					return refuted("a scheduler does not answer, and its gauges are not to be believed")
-				case t.last.Scheduler == Reached:
-					alive = true
-				}
-			}
-			if !alive && has > 0 {
-				return untold("whether the engine makes tokens again: its numbers stand still, and may be old")
-			}
-			facts := []Fact{{At: f.Now, Text: fmt.Sprintf("%d calls are with the server, %d of them without a byte since before %s; all engines together have %s requests",
-				ours, len(old), since.Format(time.TimeOnly), number(has))}}
-			for _, t := range f.engines {
-				facts = append(facts, t.fact("", Running, Waiting, Inflight, Decoded, Generated))
-			}
-			facts = append(facts, f.calls())
-			sure := Medium
-			if n, _ := f.overtaken(old); n > 0 || f.atRest() || int(has)*2 < ours {
-				sure = High
-			}
-			if !alive {
-				sure = Low // a scheduler that stopped at rest looks the same
-				if n, _ := f.overtaken(old); n > 0 {
-					sure = Medium
-				}
-			}
-			return holds(sure, f.oldest(old), facts...)
-		} else if ok {
-			return refuted("the engines have %s requests, and we have %d with them", number(has), ours)
-		}
-	}
-	if n, slowest := f.overtaken(f.quiet); n > 0 {
-		return holds(Medium, f.oldest(f.quiet), Fact{At: f.Now, Text: fmt.Sprintf("%d calls of like size that were sent later have had their answers, the slowest first output after %s", n, short(slowest))}, f.calls())
-	}
-	return untold("whether calls that are sent now are answered while those of before are not")
+	return calls, since
 }
 
-// ours is how many calls were with the server when the last samples were taken,
-// and still are. Gauges may be some seconds old.
-func (f *facts) ours() (n int) {
-	const renewed = 3 * time.Second
-	at := f.Now
-	for _, t := range f.engines {
-		if t.now != nil && t.now.At.Before(at) {
-			at = t.now.At
+// whose is the fact that all that wait took another way than those that were
+// answered meanwhile, if they did.
+func (f *facts) whose(calls []llmclient.InFlight) Fact {
+	way := calls[0].Endpoint
+	for _, c := range calls {
+		if c.Endpoint != way {
+			return Fact{}
 		}
 	}
-	for _, c := range f.sent {
-		sent := c.Since
-		if c.Phase == llmclient.PhaseOutput && !c.FirstOutput.IsZero() {
-			sent = c.FirstOutput
-		}
-		if c.Phase >= llmclient.PhaseFirstOutput && at.Sub(sent) >= renewed {
-			n++
+	served, since := 0, f.oldest(calls)
+	for i := range f.Recent {
+		switch e := &f.Recent[i]; {
+		case !e.ok() || e.Started.Before(since):
+		case e.Endpoint == way:
+			return Fact{}
+		default:
+			served++
 		}
 	}
-	return n
+	if served == 0 {
+		return Fact{}
+	}
+	return Fact{At: f.Now, Text: fmt.Sprintf("all that wait were sent by way of %s; %d calls that went another way were answered since", way, served)}
 }
 
 func (f *facts) oldest(calls []llmclient.InFlight) time.Time {

@@ -42,10 +42,16 @@ func (f *facts) unchanged(why string) finding {
 	was := f.Fault
 	out := finding{holds: true, state: was.State, sure: Low, since: was.Since}
 	out.facts = []Fact{{At: was.At, Text: fmt.Sprintf("it was last seen to be %q; since then no call was answered, %s", was.State, why)}, f.calls()}
-	if was.State == Unreachable {
-		out.state = Unproven
+	anew := f.renewed(was.At)
+	switch {
+	case was.State == Unreachable:
 		out.facts[0].Text = "it can be reached again; no call was answered yet, and our breaker holds calls back"
+	case was.State == Failing && anew != "":
+		out.facts[0].Text = anew + " has restarted; no call was answered yet, and our breaker holds calls back"
+	default:
+		return out
 	}
+	out.state = Unproven
 	return out
 }
 

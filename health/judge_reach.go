@@ -85,21 +85,48 @@ func (f *facts) reachedText() string {
 	return ""
 }
 
-// row is how many endings of a kind there were since the last success, if that
-// was some time ago.
+// someTime is how long nobody must have been served for that to mean anything.
+const someTime = 5 * time.Second
+
+// row is how many calls have ended in a way that were sent after the last of
+// those that were answered, if nobody was answered for some time. What was under
+// way when trouble began may well be answered in the midst of it.
 func (f *facts) row(is func(*Ended) bool) (n int) {
-	const some = 5 * time.Second
-	for i := len(f.Recent) - 1; i >= 0; i-- {
-		switch e := &f.Recent[i]; {
-		case e.ok() && f.Now.Sub(e.At) < some:
-			return 0
-		case e.ok():
-			return n
-		case is(e):
+	sent, at := f.lastServed()
+	if !at.IsZero() && f.Now.Sub(at) < someTime {
+		return 0
+	}
+	for i := range f.Recent {
+		if e := &f.Recent[i]; is(e) && e.Started.After(sent) {
 			n++
 		}
 	}
 	return n
+}
+
+// first returns when the first of those ended.
+func (f *facts) first(is func(*Ended) bool) time.Time {
+	sent, _ := f.lastServed()
+	for i := range f.Recent {
+		if e := &f.Recent[i]; is(e) && e.Started.After(sent) {
+			return e.At
+		}
+	}
+	return time.Time{}
+}
+
+// lastServed returns when the last of the calls that were answered was sent,
+// and when a call was last answered.
+func (f *facts) lastServed() (sent, at time.Time) {
+	for i := range f.Recent {
+		if e := &f.Recent[i]; e.ok() {
+			at = e.At
+			if e.Started.After(sent) {
+				sent = e.Started
+			}
+		}
+	}
+	return sent, at
 }
 
 // full reports whether a call was refused as servers do that have a full queue.
@@ -116,21 +143,6 @@ func outOfQuota(f *facts) finding {
 		return refuted("a call was answered at %s, after the last refusal", success.Format(time.TimeOnly))
 	}
 	return holds(High, f.first(func(e *Ended) bool { return e.Kind == llmclient.ErrQuota }), f.outcome())
-}
-
-// first returns when the run of endings of a kind began, that no success has
-// interrupted.
-func (f *facts) first(is func(*Ended) bool) time.Time {
-	var at time.Time
-	for i := len(f.Recent) - 1; i >= 0; i-- {
-		switch e := &f.Recent[i]; {
-		case e.ok():
-			return at
-		case is(e):
-			at = e.At
-		}
-	}
-	return at
 }
 
 // throttled: the server asks for fewer requests.
@@ -153,6 +165,33 @@ func throttled(f *facts) finding {
 	return holds(High, time.Time{}, f.outcome())
 }
 
+// roomSince reports whether no engine has had a queue since the last samples
+// before a moment.
+func (f *facts) roomSince(at time.Time) bool {
+	for _, t := range f.engines {
+		for i := len(t.all) - 1; i >= 0; i-- {
+			s := &t.all[i]
+			if queue, _ := s.Readings.sum(Waiting, PutOff, Prealloc); queue > 0 {
+				return false
+			}
+			if s.told() && s.At.Before(at) {
+				break
+			}
+		}
+	}
+	return f.told()
+}
+
+// renewed names a server that was seen to have restarted since a moment.
+func (f *facts) renewed(since time.Time) string {
+	for _, t := range f.trails {
+		if t.last != nil && t.last.Reach == Reached && t.restart.After(since) {
+			return t.name
+		}
+	}
+	return ""
+}
+
 // failing: the server answers, with errors.
 func failing(f *facts) finding {
 	is := func(e *Ended) bool {
@@ -165,10 +204,12 @@ func failing(f *facts) finding {
 	}
 	n, last := f.ended(is)
 	ok, success := f.succeeded()
+	// Most fail, and now and then one does not.
+	most := f.endedSince(lately/3, is) >= max(3, f.endedSince(lately/3, (*Ended).ok))
 	switch {
 	case n == 0:
 		return refuted("no call was answered with an error in the last minute")
-	case n < 3 || n < ok && f.row(is) < 3 || success.After(last):
+	case !most && (n < 3 || n < ok && f.row(is) < 3 || success.After(last)):
 		return refuted("%d calls were answered with errors in the last minute, and %d well", n, ok)
 	}
 	if f.told() && f.both(Waiting, Prealloc) > 0 {
@@ -183,11 +224,16 @@ func failing(f *facts) finding {
 			waiting++
 		}
 	}
+	// A full server serves somebody now and then.
+	since := f.first(is)
+	shut := !since.IsZero() && f.Now.Sub(since) >= someTime && f.row(is) >= 3 && f.row((*Ended).byUs) < f.row(is) && f.roomSince(since)
 	switch full, _ := f.ended(full); {
+	case f.renewed(last) != "":
+		return refuted("%s has restarted since the last error", f.renewed(last))
 	case waiting*2 > len(f.Calls) || waiting > 0 && f.Now.Sub(last) >= quietAfter:
 		return refuted("%d calls were sent since the last error, and wait", waiting)
-	case full*2 > n && (taken > 0 || ok > 0):
+	case full*2 > n && (taken > 0 || ok > 0) && !shut:
 		return untold("metrics: whether the engine is full, or what stands before it")
 	}
-	return holds(High, f.first(is), f.outcome(), f.calls())
+	return holds(High, since, f.outcome(), f.calls())
 }

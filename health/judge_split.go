@@ -3,6 +3,8 @@ package health
 import (
 	"fmt"
 	"time"
+
+	"github.com/neverhang/neverhang/llmclient"
 )
 
 // split reports whether prefill and decode are apart and both tell.
@@ -14,6 +16,28 @@ func (f *facts) split() (bad finding, ok bool) {
 		return untold("two samples each of prefill and decode with their metrics"), false
 	}
 	return finding{}, true
+}
+
+// pairwise tries a test with all decode sides as one, and then with each of them
+// for which something waits: the others may hide what is wrong with it.
+func pairwise(test func(*facts) finding) func(*facts) finding {
+	return func(f *facts) finding {
+		got := test(f)
+		for _, t := range f.engines {
+			if got.holds {
+				break
+			}
+			if t.role != RoleDecode || t == f.decode || t.both(Transferring)+t.both(Prealloc) == 0 {
+				continue
+			}
+			pair := *f
+			pair.decode = t
+			if one := test(&pair); one.holds {
+				got = one
+			}
+		}
+		return got
+	}
 }
 
 // handedOver is how many requests prefill and decode had between them at
@@ -39,6 +63,8 @@ func wedgedTransfer(f *facts) finding {
 		return refuted("%s transfers were completed in %s", number(d.delta(Transfers)), short(d.span))
 	case d.both(Running) > 0 && !d.moved && !d.stirred:
 		return refuted("the decode side does not even compute what it has")
+	case len(f.quiet) == 0 && f.Now.Sub(f.transferred()) < longStep:
+		return untold(fmt.Sprintf("%s: whether no transfer is completed for %s", d.name, short(longStep)))
 	case d.both(Running) > 0 && !d.now.Readings.has(Transfers):
 		return refuted("the decode side computes %s answers, and may have no place", number(d.both(Running)))
 	case d.moved && d.both(Transferring) == 0 && d.both(Prealloc) > 0:
@@ -55,8 +81,22 @@ func wedgedTransfer(f *facts) finding {
 		sure = High
 	}
 	return holds(sure, f.stuckSince(),
-		p.fact("", Running, Inflight, Computed), d.fact("", Running, Prealloc, Transferring, Transfers, Decoded, Generated),
+		p.fact("computes prompts that do not get to the decode side", Inflight, Running, Computed), d.fact("", Running, Prealloc, Transferring, Transfers, Decoded, Generated),
 		f.failures(), f.calls())
+}
+
+// transferred is when a transfer may last have been completed.
+func (f *facts) transferred() time.Time {
+	d := f.decode
+	at := d.now.At
+	for i := len(d.all) - 2; i >= 0; i-- {
+		s := &d.all[i]
+		if !s.told() || s.Readings[Transfers] != d.now.Readings[Transfers] {
+			break
+		}
+		at = s.At
+	}
+	return at
 }
 
 // stuckSince is since which sample nothing has come to the decode side.
@@ -102,7 +142,7 @@ func wedgedHandshake(f *facts) finding {
 		return refuted("the prefill side goes on computing")
 	}
 	return holds(High, f.stuckSince(),
-		p.fact("", Bootstrap, Inflight, Running, Computed, BootstrapFailed), f.decode.fact("", Running, Generated), f.calls())
+		p.fact("has requests that wait for the decode side's part of a handshake", Bootstrap, Inflight, Running, Computed, BootstrapFailed), f.decode.fact("", Running, Generated), f.calls())
 }
 
 // partialRestart: one side is another process than the one that the other side
@@ -113,7 +153,7 @@ func partialRestart(f *facts) finding {
 		return bad
 	}
 	p, d := f.prefill, f.decode
-	trouble := f.handedOver() > 0 && !d.moved || p.both(Bootstrap) > 0 && !p.moved
+	trouble := f.handedOver() > 0 && !d.moved || p.both(Bootstrap) > 0 && !p.moved || f.fruitless()
 	if !trouble {
 		return refuted("requests pass from prefill to decode")
 	}
@@ -153,6 +193,35 @@ func partialRestart(f *facts) finding {
 	return out
 }
 
+// fruitless reports whether since a restart of a side nothing has come of the
+// first calls that were sent, though they are between the two. Our breaker may
+// have let one through only, and just now.
+func (f *facts) fruitless() bool {
+	p, d := f.prefill, f.decode
+	since := p.restart
+	if d.restart.After(since) {
+		since = d.restart
+	}
+	between := max(p.now.Readings[Inflight], p.now.Readings[Bootstrap], d.now.Readings[Transferring], d.now.Readings[Prealloc])
+	if since.IsZero() || between == 0 {
+		return false
+	}
+	for i := range d.all {
+		if s := &d.all[i]; s.told() && !s.At.Before(since.Add(-someTime)) {
+			if worked(s.Readings, d.now.Readings) {
+				return false
+			}
+			break
+		}
+	}
+	for _, c := range f.quiet {
+		if c.Bytes == 0 && c.Phase == llmclient.PhaseFirstOutput && !c.Since.Before(since) {
+			return true
+		}
+	}
+	return false
+}
+
 // stuckPrefill: what was aborted on its way never leaves the prefill side.
 func stuckPrefill(f *facts) finding {
 	bad, ok := f.split()
@@ -168,15 +237,23 @@ func stuckPrefill(f *facts) finding {
 		return refuted("what prefill has in flight comes and goes")
 	case told && aborted+more == 0:
 		return refuted("nothing was aborted")
-	case d.both(Prealloc)+d.both(Transferring) > 0:
-		return refuted("the decode side waits for what prefill has in flight")
 	}
 	// What is just being handed over is no remnant: what is there in sample
-	// after sample is, while the decode side waits for nothing.
+	// after sample is, and the decode side waits for less than that.
 	seen := 0
-	for i := len(p.all) - 1; i >= 0 && p.all[i].told() && p.all[i].Readings[Inflight] >= 1; i-- {
-		n = min(n, p.all[i].Readings[Inflight])
+	for i := len(p.all) - 1; i >= 0 && p.all[i].told(); i-- {
+		over := p.all[i].Readings[Inflight]
+		if s := d.near(p.all[i].At, 5*time.Second); s.told() {
+			over -= s.Readings[Prealloc] + s.Readings[Transferring]
+		}
+		if over < 1 {
+			break
+		}
+		n = min(n, over)
 		seen++
+	}
+	if waits := d.both(Prealloc) + d.both(Transferring); seen < 2 || waits > 0 && seen < 3 {
+		return refuted("the decode side waits for what prefill has in flight")
 	}
 	sure := Medium
 	if seen >= 3 {

@@ -40,6 +40,7 @@ type Monitor struct {
 	waiting []llmclient.InFlight // that an Adviser's question was about, and when
 	asked   time.Time
 	open    map[attempt]time.Time // attempts under way, by events
+	tried   map[string]time.Time  // workers that routers have named, by address, and when they were asked
 	recent  []Ended
 	relook  bool          // the next round finds out anew what the servers are
 	round   chan struct{} // closed when the round under way has ended; nil if there is none
@@ -64,7 +65,7 @@ func New(cfg Config) (*Monitor, error) {
 	cfg.Targets = nil
 	m := &Monitor{
 		cfg: cfg, ask: newAsker(cfg.HTTPClient), kick: make(chan struct{}, 1),
-		open: make(map[attempt]time.Time), budget: budget{perMinute: cfg.PerMinute},
+		open: make(map[attempt]time.Time), tried: make(map[string]time.Time), budget: budget{perMinute: cfg.PerMinute},
 	}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	for _, p := range list {
@@ -183,13 +184,13 @@ func (m *Monitor) view() View {
 	m.mu.Unlock()
 	for _, c := range clients {
 		for _, f := range c.InFlight() {
-			if m.cfg.Endpoint == "" || f.Endpoint == m.cfg.Endpoint {
+			if m.concerns(f.Endpoint) {
 				v.Calls = append(v.Calls, f)
 			}
 		}
 		for _, one := range clientsOf(c) {
 			for _, ep := range one.Endpoints() {
-				if m.cfg.Endpoint == "" || ep.Name == m.cfg.Endpoint {
+				if m.concerns(ep.Name) {
 					v.Endpoints = append(v.Endpoints, ep)
 				}
 			}
@@ -220,11 +221,17 @@ func (m *Monitor) samples() []Sample {
 
 // Verdict judges by what is known now. It asks no server.
 func (m *Monitor) Verdict() Verdict {
-	v := Diagnose(m.view(), m.samples())
+	v, _ := m.judge()
+	return v
+}
+
+func (m *Monitor) judge() (Verdict, *facts) {
+	f := gather(m.view(), m.samples())
+	v := f.diagnose()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.keepLocked(v)
-	return v
+	return v, f
 }
 
 // Check takes a sample of every server, unless there is a fresh one, and judges.

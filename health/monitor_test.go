@@ -330,6 +330,12 @@ var (
 	_ health.Client     = (*llmclient.Client)(nil)
 	_ health.Client     = (*llmclient.Transport)(nil)
 	_ llmclient.Adviser = (*health.Monitor)(nil)
+
+	// What a Monitor tells clients and asks them beside, if they can.
+	_ interface {
+		Ailing(endpoint string)
+		AllowProbe(endpoint string) bool
+	} = (*llmclient.Client)(nil)
 )
 
 // Another SDK's calls go through a Transport, and are seen all the same.

@@ -97,8 +97,24 @@ var names = merge(
 
 // kinds are the kinds of servers by what the names of their metrics begin with.
 var kinds = map[string]Kind{
-	"sglang:": SGLang, "sglang_": SGLang, "smg_": Gateway, "sgl_router_": Gateway, "vllm:": VLLM,
-	"llamacpp:": LlamaCPP, "tgi_": TGI, "litellm_": LiteLLM,
+	"sglang:": SGLang, "sglang_": SGLang, "smg_": Gateway, "sgl_router_": Gateway, "vllm:": VLLM, "vllm_": VLLM,
+	"llamacpp:": LlamaCPP, "llamacpp_": LlamaCPP, "tgi_": TGI, "litellm_": LiteLLM,
+}
+
+// meanings returns what a series stands for. Counters may be told with _total or
+// without, and what collects metrics may have made _ of the colon.
+func meanings(name string) []meaning {
+	for _, prefix := range []string{"sglang_", "vllm_", "llamacpp_"} {
+		if rest, ok := strings.CutPrefix(name, prefix); ok {
+			name = prefix[:len(prefix)-1] + ":" + rest
+		}
+	}
+	for _, n := range []string{name, name + "_total", strings.TrimSuffix(name, "_total")} {
+		if m := names[n]; m != nil {
+			return m
+		}
+	}
+	return nil
 }
 
 func prefixed(prefix string, in map[string][]meaning) map[string][]meaning {

@@ -16,7 +16,7 @@ type attempt struct {
 // Note takes an event of a client; it is made to be its OnEvent, or to be called
 // from it. It is quick and never blocks on a question.
 func (m *Monitor) Note(e llmclient.Event) {
-	if m.cfg.Endpoint != "" && e.Endpoint != m.cfg.Endpoint {
+	if !m.concerns(e.Endpoint) {
 		return
 	}
 	at := attempt{e.Endpoint, e.Caller, e.Call}

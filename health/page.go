@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 )
+
+// maxLabels bounds how many labels are kept of a page.
+const maxLabels = 32
 
 // A Page is what a page of metrics says about one engine. A router's page may
 // be about several.
@@ -36,28 +40,42 @@ func ReadMetrics(page []byte) ([]Page, error) {
 	}
 	r := reader{pages: make(map[string]*counting)}
 	for name, f := range families {
-		kind := kindOf(name)
-		if kind == Unknown && names[name] == nil {
+		kind, means := kindOf(name), meanings(name)
+		if kind == Unknown && means == nil {
 			continue
 		}
 		for _, m := range f.GetMetric() {
-			r.read(kind, names[name], f.GetType(), m)
+			r.read(kind, means, f.GetType(), m)
 		}
 	}
 	return r.result(), err
 }
 
-// thin leaves out the lines that nothing is read from: descriptions, and the
-// buckets of distributions, which are most of a page and of the work with it.
+// thin leaves out the lines that nothing is read from, which are most of a page
+// and of the work with it: what is not about a model server, descriptions, and
+// the buckets of distributions. It also leaves out what the text format does not
+// have and other formats do: exemplars, and types that are told twice, as pages
+// do that were put together of several.
 func thin(page []byte) []byte {
 	out := make([]byte, 0, len(page)/4)
+	typed := make(map[string]bool)
 	for line := range bytes.Lines(page) {
-		name := line
-		if i := bytes.IndexAny(line, "{ \t"); i >= 0 {
-			name = line[:i]
+		name, isType := bytes.CutPrefix(line, []byte("# TYPE "))
+		if i := bytes.IndexAny(name, "{ \t\n"); i >= 0 {
+			name = name[:i]
 		}
-		if bytes.HasSuffix(name, []byte("_bucket")) || bytes.HasPrefix(line, []byte("# HELP")) {
+		switch {
+		case bytes.HasPrefix(line, []byte("#")) && !isType, bytes.HasSuffix(name, []byte("_bucket")):
 			continue
+		case kindOf(string(name)) == Unknown && names[string(name)] == nil:
+			continue
+		case isType && typed[string(name)]:
+			continue
+		case isType:
+			typed[string(name)] = true
+		}
+		if i := bytes.LastIndex(line, []byte(" # {")); i >= 0 {
+			line = append(line[:i:i], '\n')
 		}
 		out = append(out, line...)
 	}
@@ -170,8 +188,8 @@ func (r *reader) result() []Page {
 		for _, at := range r.start {
 			p.Readings[StartTime] = max(p.Readings[StartTime], at)
 		}
-		for name, v := range c.labels {
-			if v != "" && 2*c.seen[name] >= c.series {
+		for _, name := range slices.Sorted(maps.Keys(c.labels)) {
+			if v := c.labels[name]; v != "" && 2*c.seen[name] >= c.series && len(p.Labels) < maxLabels {
 				p.Labels[name] = v
 			}
 		}

@@ -48,6 +48,18 @@ func TestReadMetrics(t *testing.T) {
 		"vllm-older": {health.VLLM, "", "qwen3-235b", r{
 			health.KVUsage: 0.93, health.PutOff: 1, health.Steps: 401240,
 		}, []health.Metric{health.Rejected}},
+		// As another format has it: counters' types without _total, and exemplars.
+		"vllm-openmetrics": {health.VLLM, "", "qwen3-235b", r{
+			health.Running: 6, health.Preempted: 12, health.Generated: 402113, health.Finished: 840, health.Aborted: 33, health.FirstTokens: 873, health.Steps: 401240,
+		}, nil},
+		// As collectors spell them.
+		"vllm-collected": {health.VLLM, "", "qwen3-235b", r{
+			health.Running: 6, health.KVUsage: 0.93, health.PutOff: 1, health.Generated: 402113, health.Preempted: 12, health.Finished: 840, health.Steps: 401240,
+		}, []health.Metric{health.Rejected}},
+		"sglang-loads": {health.SGLang, health.RoleUnified, "qwen3-235b", r{
+			health.Running: 3, health.Waiting: 2, health.KVUsage: 0.37, health.Requests: 911, health.Generated: 812345, health.Computed: 2.33e6, health.Decoded: 812990,
+		}, nil},
+		"tgi-totals": {health.TGI, "", "", r{health.Running: 16, health.Requests: 5120, health.Finished: 5099}, nil},
 		"llamacpp": {health.LlamaCPP, "", "", r{
 			health.Running: 2, health.Waiting: 1, health.PromptTokens: 91233, health.Generated: 20411, health.Steps: 20988, health.Throughput: 33.4,
 		}, []health.Metric{health.KVUsage}},

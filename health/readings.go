@@ -1,9 +1,5 @@
 package health
 
-import (
-	"math"
-)
-
 // A Metric is something that servers count or measure, under one name whatever
 // the server calls it.
 type Metric string
@@ -79,5 +75,5 @@ func (r Readings) held() (float64, bool) {
 	return n, true
 }
 
-// sane reports whether a value can be one.
-func sane(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) && v >= 0 }
+// sane reports whether a value can be one: a count that is still exact.
+func sane(v float64) bool { return v >= 0 && v < 1<<53 }

@@ -31,6 +31,7 @@ type load struct {
 	grow   int           // more with each call of an agent
 	wide   bool          // prompts of some agents are very much longer
 	output int           // tokens; 0 leaves it to the engine
+	file   int           // tokens of each ninth answer of an agent, if not 0
 	limit  time.Duration // the callers' patience; 0 is none
 	begin  time.Duration // since the start
 	pause  time.Duration // in which they rest, and then begin again
@@ -122,7 +123,11 @@ func (r *rig) agent(l load, i int, seed uint64) {
 				size = 40 * l.prompt
 			}
 		}
-		if err := r.call(fmt.Sprintf("agent %d", i), n, size, l); err != nil && !rest(r.ctx, time.Second) {
+		this := l
+		if l.file > 0 && n%9 == 8 {
+			this.output = l.file
+		}
+		if err := r.call(fmt.Sprintf("agent %d", i), n, size, this); err != nil && !rest(r.ctx, time.Second) {
 			return
 		}
 		tokens += l.grow

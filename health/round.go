@@ -3,6 +3,7 @@ package health
 import (
 	"context"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,9 +32,16 @@ const (
 	// come in its place.
 	relook = 10 * time.Minute
 
+	// anewAfter is how soon it may be asked again, if one seems to have come.
+	anewAfter = time.Minute
+
 	// most is the longest pause between two questions to a server that does not
 	// answer. Longer ones would leave what is known of it stale.
 	most = 25 * time.Second
+
+	// patient is how often one that refuses connections is asked at the usual
+	// pace: nothing is left behind there, and a restart shows at once.
+	patient = 6
 )
 
 func newServer(p *place, samples int) *server {
@@ -63,8 +71,8 @@ func (m *Monitor) sample() {
 	if m.ctx.Err() != nil {
 		return
 	}
-	v := m.Verdict()
-	m.alive(v)
+	v, f := m.judge()
+	m.pass(v, f)
 	m.mu.Lock()
 	news := v.State != m.told
 	m.told = v.State
@@ -82,8 +90,10 @@ func (m *Monitor) visit(s *server, quiet bool) {
 	ctx, cancel := context.WithTimeout(m.ctx, m.cfg.Timeout)
 	defer cancel()
 	start := time.Now()
+	var said heard
 	if !s.known || start.Sub(s.looked) >= relook && !quiet {
-		info := m.ask.detect(ctx, s.p, m.cfg.Timeout)
+		info, answers := m.ask.detect(ctx, s.p, m.cfg.Timeout)
+		said = answers
 		if info.Kind != Unknown || info.reach == Reached {
 			s.known = true
 		}
@@ -98,7 +108,7 @@ func (m *Monitor) visit(s *server, quiet bool) {
 		}
 	}
 	out := Sample{Target: s.p.Name, Kind: s.info.Kind, Role: s.info.Role, At: start}
-	got := m.look(ctx, s, &out)
+	got := m.look(ctx, s, &out, said)
 	out.Took = time.Since(start)
 	out.Reach, out.Status = got.reach, got.status
 	if got.err != nil {
@@ -109,10 +119,13 @@ func (m *Monitor) visit(s *server, quiet bool) {
 	}
 	if out.Reach == Reached {
 		s.misses, s.next = 0, time.Time{}
-		m.doubt(ctx, s, &out, quiet)
+		m.doubt(ctx, s, &out, quiet, said)
 	} else {
 		s.misses++
 		pause := min(m.cfg.Interval<<min(s.misses-1, 5), most)
+		if out.Reach == Refused && s.misses <= patient {
+			pause = m.cfg.Interval
+		}
 		s.next = start.Add(pause - m.cfg.Interval/4) // rounds do not come to the moment
 	}
 	if hosted(s.p.host) != Unknown || s.info.Kind == Compatible {
@@ -120,24 +133,40 @@ func (m *Monitor) visit(s *server, quiet bool) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if n := len(s.window.list); n > 0 && out.told() && s.window.list[n-1].told() && restarted(s.window.list[n-1].Readings, out.Readings) != "" {
-		s.known = false // it may be another version
+	if n := len(s.window.list); n > 0 && out.told() && s.window.list[n-1].told() && replaced(&s.window.list[n-1], &out) != "" && start.Sub(s.looked) >= anewAfter {
+		s.known = false // it may be another version, or another server
 	}
 	s.window.add(out)
 }
 
-// look asks the question that shows most.
-func (m *Monitor) look(ctx context.Context, s *server, out *Sample) answer {
-	if s.info.Metrics || !s.known {
-		a := m.question(ctx, s, s.p.metrics)
-		if a.ok() {
-			m.read(s, a, out)
-			return a
-		}
-		if a.reach != Reached {
-			return a
-		}
+// look asks the question that shows most. If that was not answered the last time
+// or two, it asks another one beside it: a page of metrics may be all that hangs.
+func (m *Monitor) look(ctx context.Context, s *server, out *Sample, said heard) answer {
+	if !s.info.Metrics && s.known {
+		return m.plainly(ctx, s, out, said)
 	}
+	var other answer
+	var wg sync.WaitGroup
+	beside := s.misses > 0 && s.misses <= 2 && s.known
+	if beside {
+		wg.Go(func() { other = m.plainly(ctx, s, &Sample{}, said) })
+	}
+	a := m.question(ctx, s, s.p.metrics, said)
+	wg.Wait()
+	switch {
+	case a.ok():
+		m.read(s, a, out)
+		return a
+	case beside && other.reach == Reached:
+		return other
+	case beside || a.reach != Reached:
+		return a
+	}
+	return m.plainly(ctx, s, out, said)
+}
+
+// plainly asks the question that a server without metrics knows.
+func (m *Monitor) plainly(ctx context.Context, s *server, out *Sample, said heard) answer {
 	path, full := "/models", s.p.api+"/models"
 	switch s.info.Kind {
 	case SGLang:
@@ -158,7 +187,7 @@ func (m *Monitor) look(ctx context.Context, s *server, out *Sample) answer {
 	if path != "/models" {
 		full = s.p.root + path
 	}
-	a := m.question(ctx, s, full)
+	a := m.question(ctx, s, full, said)
 	switch {
 	case s.info.Kind == VLLM && a.status == http.StatusServiceUnavailable:
 		out.EngineDead = true
@@ -176,8 +205,9 @@ func (m *Monitor) read(s *server, a answer, out *Sample) {
 	for _, p := range pages {
 		if len(pages) == 1 || p.Kind == s.info.Kind && (p.Role == "" || p.Role == s.info.Role) {
 			out.Readings = p.Readings
-			if out.Kind == Unknown {
-				out.Kind = p.Kind
+			out.Kind = p.Kind
+			if at, ok := p.Readings[StartTime]; ok {
+				out.Readings[StartTime] = max(0, at-a.ahead.Seconds())
 			}
 		}
 	}
@@ -185,7 +215,7 @@ func (m *Monitor) read(s *server, a answer, out *Sample) {
 
 // doubt asks a server's scheduler, if there is reason to: calls wait, and
 // nothing moves or nothing is told.
-func (m *Monitor) doubt(ctx context.Context, s *server, out *Sample, quiet bool) {
+func (m *Monitor) doubt(ctx context.Context, s *server, out *Sample, quiet bool, said heard) {
 	m.mu.Lock()
 	var before *Sample
 	if n := len(s.window.list); n > 0 {
@@ -216,7 +246,7 @@ func (m *Monitor) doubt(ctx context.Context, s *server, out *Sample, quiet bool)
 		return
 	}
 	out.AskedAt = time.Now()
-	a := m.question(ctx, s, s.p.root+path)
+	a := m.question(ctx, s, s.p.root+path, said)
 	if m.ctx.Err() != nil || a.reach == Unasked {
 		return
 	}
@@ -244,45 +274,53 @@ func (s *Server) asked(path string) (Question, bool) {
 	return Question{}, false
 }
 
-// question asks one, if the budget allows.
-func (m *Monitor) question(ctx context.Context, s *server, url string) answer {
-	m.mu.Lock()
-	ok := m.budget.take(time.Now())
-	m.mu.Unlock()
-	if ok && m.cfg.Allow != nil {
-		_ = contained(func() { ok = m.cfg.Allow() })
+// question asks one, if the budgets allow and it was not answered just now.
+func (m *Monitor) question(ctx context.Context, s *server, url string, said heard) answer {
+	if a, there := said[url]; there {
+		return a
 	}
-	if !ok {
+	if !m.affords() {
 		return answer{}
 	}
 	return m.ask.get(ctx, s.p, url)
 }
 
-// alive passes on signs of life to clients whose breaker is open: the servers
-// answer, and nothing is seen to be wrong with them.
-func (m *Monitor) alive(v Verdict) {
-	if v.State.Fault() && v.State != OwnBreaker {
+// pass passes on to clients whose breaker is open what is known: that the
+// servers answer and nothing is seen to be wrong with them, which brings the
+// next trial forward, or that it would be in vain, which puts it off.
+func (m *Monitor) pass(v Verdict, f *facts) {
+	well := (!v.State.Fault() || v.State == OwnBreaker) && f.answer()
+	ill := (v.State.stopped() || v.State == Unreachable) && v.Confidence == High && f.fresh()
+	if !well && !ill {
 		return
 	}
 	m.mu.Lock()
-	clients := append([]Client(nil), m.clients...)
-	answers := len(m.servers) > 0
-	for _, s := range m.servers {
-		n := len(s.window.list)
-		answers = answers && n > 0 && s.window.list[n-1].Reach == Reached && s.window.list[n-1].Status < 500
-	}
+	clients := slices.Clone(m.clients)
 	m.mu.Unlock()
-	if !answers {
-		return
-	}
 	for _, c := range clients {
 		for _, one := range clientsOf(c) {
+			patient, waits := one.(ailer)
 			for _, ep := range one.Endpoints() {
 				open := ep.Dead || ep.Breaker.State != breaker.Closed
-				if open && (m.cfg.Endpoint == "" || ep.Name == m.cfg.Endpoint) {
+				switch {
+				case !open || !m.concerns(ep.Name):
+				case well:
 					one.Alive(ep.Name)
+				case waits:
+					patient.Ailing(ep.Name)
 				}
 			}
 		}
 	}
+}
+
+// answer reports whether all servers answered when they were last asked, and
+// not that they cannot.
+func (f *facts) answer() bool {
+	for _, t := range f.trails {
+		if n := len(t.all); n == 0 || t.all[n-1].Reach != Reached || t.all[n-1].Status >= 500 {
+			return false
+		}
+	}
+	return len(f.trails) > 0
 }

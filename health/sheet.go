@@ -37,6 +37,7 @@ func newSheet(f *facts) sheet {
 	for _, g := range groups {
 		s.ours = append(s.ours, fmt.Sprintf("%5d %s since %s", g.n, g.phase, g.since.Format(time.TimeOnly)))
 	}
+	s.ours = append(s.ours, f.longestLines()...)
 	if !f.headway.IsZero() {
 		s.ours = append(s.ours, "last headway of any call at "+f.headway.Format(time.TimeOnly))
 	}
@@ -56,6 +57,25 @@ func newSheet(f *facts) sheet {
 		s.theirs = append(s.theirs, t.lines(f.Now)...)
 	}
 	return s
+}
+
+// longestLines name the calls that have got nowhere for longest.
+func (f *facts) longestLines() (lines []string) {
+	const most = 3
+	calls := slices.Clone(f.quiet)
+	slices.SortStableFunc(calls, func(a, b llmclient.InFlight) int { return int(f.waited(b) - f.waited(a)) })
+	for i, c := range calls {
+		if i == most {
+			lines = append(lines, fmt.Sprintf("      and %d more for at least %s", len(calls)-most, short(f.waited(calls[len(calls)-1]))))
+			break
+		}
+		who := c.Caller
+		if who == "" {
+			who = fmt.Sprintf("call %d", c.Call)
+		}
+		lines = append(lines, fmt.Sprintf("      %s: %s, try %d, %d bytes", who, short(f.waited(c)), max(c.Attempt, 1), c.PromptBytes))
+	}
+	return lines
 }
 
 // shown are the metrics of the page, in its order.
@@ -90,7 +110,12 @@ func (t *trail) lines(now time.Time) []string {
 	case t.last.Scheduler != Unasked:
 		out = append(out, "  its scheduler does not answer")
 	}
-	if t.now == nil {
+	switch {
+	case t.mixed:
+		return append(out, "  answers, and several tell their metrics in turns")
+	case t.frozen:
+		return append(out, "  its metrics stand still while answers come")
+	case t.now == nil:
 		return append(out, "  answers, and tells no metrics")
 	}
 	line := " "
@@ -112,86 +137,4 @@ func (t *trail) lines(now time.Time) []string {
 		out = append(out, fmt.Sprintf("  restarted before %s: %s", t.restart.Format(time.TimeOnly), t.evidence))
 	}
 	return out
-}
-
-// String returns the verdict as a page: both views side by side, what was made
-// of them, and what to do.
-func (v Verdict) String() string {
-	var b strings.Builder
-	if v.State == "" {
-		return "health: nothing is known yet\n"
-	}
-	fmt.Fprintf(&b, "%s: %s", v.At.Format(time.DateTime), strings.ToUpper(string(v.State)))
-	if !v.Since.IsZero() && v.State.Fault() {
-		fmt.Fprintf(&b, " since %s (%s)", v.Since.Format(time.TimeOnly), short(v.At.Sub(v.Since)))
-	}
-	fmt.Fprintf(&b, ", %s confidence\n", v.Confidence)
-	if u := v.Uniform; u.Systemic {
-		fmt.Fprintf(&b, "systemic: %d of %d calls in phase %s, no headway since %s\n", u.Calls, u.Of, u.Phase, u.Since.Format(time.TimeOnly))
-	} else if u.Of > 0 {
-		fmt.Fprintf(&b, "%d of %d calls in phase %s\n", u.Calls, u.Of, u.Phase)
-	}
-	b.WriteByte('\n')
-	beside(&b, v.sheet.ours, v.sheet.theirs)
-	list := func(title string, lines []string) {
-		if len(lines) == 0 {
-			return
-		}
-		fmt.Fprintf(&b, "\n%s\n", title)
-		for _, l := range lines {
-			fmt.Fprintf(&b, "  - %s\n", l)
-		}
-	}
-	var because, out []string
-	for _, f := range v.Evidence {
-		because = append(because, f.String())
-	}
-	for _, e := range v.RuledOut {
-		if e.State.Fault() || e.State == Saturated {
-			out = append(out, fmt.Sprintf("%s: %s", e.State, e.By))
-		}
-	}
-	list("because", because)
-	list("ruled out", out)
-	list("what would tell more", v.WouldTell)
-	list("what to do", v.Do)
-	return b.String()
-}
-
-// beside writes two columns.
-func beside(b *strings.Builder, left, right []string) {
-	const width = 46
-	row := func(l, r string) {
-		line := fmt.Sprintf("%-*s | %s", width, l, r)
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
-	}
-	row("OUR CALLS", "THE SERVER")
-	var wrapped []string
-	for _, l := range left {
-		wrapped = append(wrapped, wrap(l, width)...)
-	}
-	for i := range max(len(wrapped), len(right)) {
-		var l, r string
-		if i < len(wrapped) {
-			l = wrapped[i]
-		}
-		if i < len(right) {
-			r = right[i]
-		}
-		row(l, r)
-	}
-}
-
-// wrap breaks a text into lines at spaces.
-func wrap(s string, width int) []string {
-	var out []string
-	for len(s) > width {
-		i := strings.LastIndexByte(s[:width], ' ')
-		if i <= 6 {
-			i = width
-		}
-		out = append(out, s[:i])
-		s = "      " + strings.TrimLeft(s[i:], " ")
-	}
-	return append(out, s)
 }

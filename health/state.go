@@ -94,7 +94,7 @@ var advice = map[State][]string{
 	OwnAborts:       {"raise the callers' timeouts above what the server needs now, and lower how many calls are in flight", "leave it alone for as long as aborted requests hold their slots"},
 	RouterFull:      {"raise the router's limits, or lower how many calls are in flight: the engine has room"},
 	Serialised:      {"look for max_running_requests, a batch size of one, or a scheduler that batches no more; compare the settings with the last good run"},
-	MemoryFull:      {"fewer calls in flight or shorter prompts: what is put off is computed again", "look at the memory fraction and the context length that was set"},
+	MemoryFull:      {"fewer calls in flight or shorter prompts: what is put off is computed again", "look at the memory fraction and the context length that was set", "if nothing runs and it stays full, what was aborted has not given it back: restart the engine"},
 	PrefillBound:    {"wait; more calls make it slower", "prompts that begin alike would be cached"},
 	Saturated:       {"wait; more calls or retries make it slower", "bound how many calls are in flight by the pacer"},
 	OwnBreaker:      {"it lets a trial through by itself; a shorter Cooldown does so sooner"},

@@ -2,6 +2,7 @@ package health
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,6 +34,8 @@ type trail struct {
 	stirred  bool      // or at least gauges changed
 	restart  time.Time // the last one that was seen, by its sample
 	evidence string    // by what it was seen
+	mixed    bool      // several processes answer in turns
+	frozen   bool      // it stands still while answers come
 	quiet    time.Time // since this sample nothing has moved or stirred
 
 	// stride is for how long it has stood still at most before it went on, with
@@ -56,17 +59,19 @@ func follow(samples []Sample, now time.Time) *trail {
 		t.missedSince = samples[i].At
 	}
 	var before *Sample
+	var restarts []int
 	for i := range samples {
 		s := &samples[i]
 		if !s.told() {
 			continue
 		}
 		if before != nil {
-			if how := restarted(before.Readings, s.Readings); how != "" {
+			if how := replaced(before, s); how != "" {
 				t.restart, t.evidence = s.At, how
+				restarts = append(restarts, i)
 			}
 		}
-		if before == nil || worked(before.Readings, s.Readings) || stirred(before.Readings, s.Readings) {
+		if before == nil || before.Kind != s.Kind || worked(before.Readings, s.Readings) || stirred(before.Readings, s.Readings) {
 			if before != nil && before.Readings[Running] > 0 && before.At.Sub(t.quiet) < staleAfter {
 				t.stride = max(t.stride, before.At.Sub(t.quiet))
 			}
@@ -74,12 +79,20 @@ func follow(samples []Sample, now time.Time) *trail {
 		}
 		before = s
 	}
-	if !newest.told() || t.last == nil {
+	// Nothing restarts twice in a minute and answers all the while: behind one
+	// address there are several, and their counters are not to be compared.
+	if n := len(restarts); n >= 2 && t.missed == 0 {
+		lately := samples[restarts[n-2]:]
+		if len(lately) <= 5 && !slices.ContainsFunc(lately, func(s Sample) bool { return s.Reach != Reached }) {
+			t.mixed, t.restart, t.evidence = true, time.Time{}, ""
+		}
+	}
+	if !newest.told() || t.last == nil || t.mixed {
 		return t
 	}
 	t.now = newest
 	for i := len(samples) - 2; i >= 0; i-- {
-		if s := &samples[i]; s.told() && newest.At.Sub(s.At) >= leastSpan {
+		if s := &samples[i]; s.told() && s.Kind == newest.Kind && newest.At.Sub(s.At) >= leastSpan {
 			t.was, t.span = s, newest.At.Sub(s.At)
 			t.moved = worked(s.Readings, newest.Readings)
 			t.stirred = stirred(s.Readings, newest.Readings)
@@ -91,8 +104,13 @@ func follow(samples []Sample, now time.Time) *trail {
 
 // worked reports whether something was computed between two readings.
 func worked(a, b Readings) bool {
+	anew := restarted(a, b) != ""
 	for _, m := range work {
-		if v, ok := b[m]; ok && v > a[m] {
+		was := a[m]
+		if anew {
+			was = 0 // it has counted from there
+		}
+		if v, ok := b[m]; ok && v > was {
 			return true
 		}
 	}
@@ -108,16 +126,30 @@ func stirred(a, b Readings) bool {
 	return false
 }
 
+// replaced says by what it shows that another process answers than before.
+func replaced(a, b *Sample) string {
+	if a.Kind != b.Kind {
+		return fmt.Sprintf("it is %s now, and was %s", b.Kind, a.Kind)
+	}
+	return restarted(a.Readings, b.Readings)
+}
+
 // restarted says by what it shows that the process is another one.
 func restarted(a, b Readings) string {
-	// Clocks that are set shift what some servers tell by moments.
-	if x, y := a[StartTime], b[StartTime]; x > 0 && y > x+1 {
-		return "its process started at " + time.Unix(int64(y), 0).UTC().Format(time.TimeOnly)
-	}
+	kept := false
 	for _, m := range []Metric{Requests, PromptTokens, Generated, Computed, Decoded, Finished, FirstTokens} {
-		if x, ok := a[m]; ok && b.has(m) && b[m] < x {
+		x, ok := a[m]
+		if !ok || !b.has(m) {
+			continue
+		}
+		if b[m] < x {
 			return fmt.Sprintf("its %s went back from %s to %s", m, number(x), number(b[m]))
 		}
+		kept = kept || x > 0
+	}
+	// One whose counters go on is the same, and its clock was set.
+	if x, y := a[StartTime], b[StartTime]; x > 0 && y > x+1 && !kept {
+		return "its process started at " + time.Unix(int64(y), 0).UTC().Format(time.TimeOnly)
 	}
 	return ""
 }

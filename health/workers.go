@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -19,7 +20,7 @@ func (m *Monitor) through(ctx context.Context, s *server) {
 		return
 	}
 	start := time.Now()
-	a := m.question(ctx, s, s.p.root+"/engine_metrics")
+	a := m.question(ctx, s, s.p.root+"/engine_metrics", nil)
 	if !a.ok() {
 		return
 	}
@@ -52,12 +53,9 @@ func (m *Monitor) found(servers []*server) {
 			continue
 		}
 		for _, w := range s.info.Workers {
-			if m.knows(w.URL) {
-				continue
-			}
 			// The key is the router's, and is not for them.
 			p, err := Target{URL: w.URL, Role: w.Role}.place()
-			if err != nil {
+			if err != nil || !follows(p.host) || !m.tries(p.root) {
 				continue
 			}
 			wg.Go(func() { m.add(p) })
@@ -66,20 +64,35 @@ func (m *Monitor) found(servers []*server) {
 	wg.Wait()
 }
 
-// knows reports whether a server is watched already, and notes it as looked at.
-func (m *Monitor) knows(url string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	p, err := Target{URL: url}.place()
+// follows reports whether a worker may live at a host: not where a machine's own
+// metadata do, or nobody in particular.
+func follows(host string) bool {
+	ip, err := netip.ParseAddr(host)
 	if err != nil {
 		return true
 	}
+	ip = ip.Unmap()
+	return !ip.IsLinkLocalUnicast() && !ip.IsMulticast() && !ip.IsUnspecified()
+}
+
+// tries reports whether a worker is to be asked: it is not watched already, and
+// was not asked in vain just now. Addresses inside a cluster mostly mean nothing
+// here.
+func (m *Monitor) tries(root string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, s := range m.servers {
-		if s.p.root == p.root {
-			return true
+		if s.p.root == root {
+			return false
 		}
 	}
-	return len(m.servers) >= maxWorkers
+	now := time.Now()
+	at, tried := m.tried[root]
+	if len(m.servers) >= maxWorkers || tried && now.Sub(at) < relook || !tried && len(m.tried) >= 4*maxWorkers {
+		return false
+	}
+	m.tried[root] = now
+	return true
 }
 
 func (m *Monitor) add(p *place) {
@@ -87,11 +100,15 @@ func (m *Monitor) add(p *place) {
 	defer cancel()
 	p.found = true
 	s := newServer(p, m.cfg.Samples)
-	info := m.ask.detect(ctx, p, m.cfg.Timeout)
-	if info.reach != Reached {
-		return // its address may mean nothing here
-	}
+	info, _ := m.ask.detect(ctx, p, m.cfg.Timeout)
 	m.mu.Lock()
+	if info.reach != Reached || info.Kind == Gateway {
+		if info.reach == Refused {
+			m.tried[p.root] = time.Now().Add(anewAfter - relook) // it may be about to start
+		}
+		m.mu.Unlock()
+		return // its address may mean nothing here, or be the router's own
+	}
 	var all []*place
 	for _, o := range m.servers {
 		all = append(all, o.p)
