@@ -92,7 +92,7 @@ func newEndpoint(c *Client, e place) (ep *endpoint, err error) {
 	if ep.passes = e.RetryCodes; ep.passes == nil {
 		ep.passes = cfg.Retry.Codes
 	}
-	ep.wire = newWire(cfg.HTTPClient, u, cfg.Clocks.bound(iConnect, load{}).limit)
+	ep.wire = newWire(cfg.HTTPClient, u, cfg.Clocks.bound(iConnect, load{}).limit, cfg.Clocks.bound(iSend, load{}).limit)
 	ep.evidence = newEvidence(c, ep)
 	if ep.tel, err = newTelemetry(cfg, u); err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)

@@ -41,14 +41,14 @@ const (
 // lives, and how long it has to say so.
 const http2Ping = 15 * time.Second
 
-func newWire(given *http.Client, u *url.URL, connect time.Duration) wire {
+func newWire(given *http.Client, u *url.URL, connect, send time.Duration) wire {
 	w := wire{client: &http.Client{}}
 	if given != nil {
 		copied := *given
 		w.client = &copied
 	}
 	if given == nil {
-		w.own = &rotating{make: func() *http.Transport { return newOwnTransport(u, connect) }}
+		w.own = &rotating{make: func() *http.Transport { return newOwnTransport(u, connect, send) }}
 		w.client.Transport, w.trusted, w.dials = w.own, true, true
 	} else if t, ok := w.base().(*http.Transport); ok {
 		w.copies = &rotating{given: t, make: func() *http.Transport { return again(t) }}
@@ -65,7 +65,11 @@ func newWire(given *http.Client, u *url.URL, connect time.Duration) wire {
 // newOwnTransport returns a transport for long streams and many agents. It
 // limits no number of connections: that is the pacer's office, which can see
 // who waits.
-func newOwnTransport(u *url.URL, connect time.Duration) *http.Transport {
+//
+// Where the system can do that, it gives up a connection of which the other side
+// acknowledges nothing for as long as a write may take: a firewall that has
+// forgotten it says nothing, and neither do probes, which go another way.
+func newOwnTransport(u *url.URL, connect, send time.Duration) *http.Transport {
 	idle := idleTLS
 	if u.Scheme == "http" {
 		idle = idlePlain
@@ -74,7 +78,11 @@ func newOwnTransport(u *url.URL, connect time.Duration) *http.Transport {
 		Proxy: http.ProxyFromEnvironment,
 		// The clocks of the call bound the dial; these bound what is left of
 		// it when the call has gone.
-		DialContext:           (&net.Dialer{Timeout: connect, KeepAlive: 15 * time.Second}).DialContext,
+		DialContext: (&net.Dialer{
+			Timeout:         connect,
+			KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 4},
+			Control:         unacknowledged(send),
+		}).DialContext,
 		TLSHandshakeTimeout:   connect,
 		ExpectContinueTimeout: time.Second,
 		MaxIdleConnsPerHost:   1024,
