@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/neverhang/neverhang/agentloop/journal"
 )
 
 // The names inside the output folder. Nothing else in it is touched.
@@ -19,8 +21,9 @@ const (
 	draftsDir   = "drafts"
 	journalDir  = "journal" // what the agents did, to go on from
 	indexFile   = "index.md"
-	markerFile  = ".sessionbible" // says that the names above are ours; see also lockFile
-	earlierDir  = "earlier"       // earlier books, each in a folder named after its time
+	markerFile  = ".sessionbible"      // says that the names above are ours
+	lockFile    = ".sessionbible.lock" // there while a run writes, with the number of its process
+	earlierDir  = "earlier"            // earlier books, each in a folder named after its time
 )
 
 // A book is the output folder of one run. It is safe for concurrent use, as
@@ -28,7 +31,7 @@ const (
 type book struct {
 	dir  string
 	root *os.Root
-	lock *lock
+	lock io.Closer
 }
 
 // A marker is what markerFile holds.
@@ -78,7 +81,10 @@ func (b *book) take() (err error) {
 	if b.root, err = os.OpenRoot(b.dir); err != nil {
 		return err
 	}
-	if b.lock, err = takeLock(b.root); err != nil {
+	if b.lock, err = journal.Lock(filepath.Join(b.dir, lockFile)); err != nil {
+		if errors.Is(err, journal.ErrLocked) {
+			err = fmt.Errorf("%w; wait for its end, or name another folder", err)
+		}
 		_ = b.close()
 	}
 	return err
@@ -204,7 +210,7 @@ func (b *book) blank() bool {
 // close gives the folder back. Files already written stay.
 func (b *book) close() error {
 	if b.lock != nil {
-		b.lock.release()
+		_ = b.lock.Close()
 		b.lock = nil
 	}
 	return b.root.Close()

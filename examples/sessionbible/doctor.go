@@ -141,7 +141,13 @@ func (d *doctor) told(v health.Verdict) {
 }
 
 func indent(page string) string {
-	return "    " + strings.ReplaceAll(strings.TrimRight(page, "\n"), "\n", "\n    ")
+	lines := strings.Split(strings.TrimRight(page, "\n"), "\n")
+	for i, l := range lines {
+		if l != "" {
+			lines[i] = "    " + l
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // state says in a few words how the server is, or nothing if all is well.

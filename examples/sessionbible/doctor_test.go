@@ -72,7 +72,7 @@ func TestVerdictsAreShown(t *testing.T) {
 	d.told(health.Verdict{State: health.Healthy, Confidence: health.High, At: at})
 	assert.Empty(t, out.String(), "nothing is said of health")
 	d.told(health.Verdict{State: health.WedgedEngine, Confidence: health.High, At: at, Since: at.Add(-time.Minute), Evidence: []health.Fact{{Text: "running 5 then 5"}}, Do: []string{"restart it"}})
-	assert.Contains(t, out.String(), "\n    2026-02-16 03:47:00: WEDGED ENGINE since 03:46:00 (1m0s), high confidence\n")
+	assert.Contains(t, out.String(), "\n    WEDGED ENGINE since 03:46:00, for 1m0s (high confidence)\n      running 5 then 5\n\n    what to do\n      - restart it\n")
 	d.told(health.Verdict{State: health.Recovered, Confidence: health.High, At: at.Add(time.Minute)})
 	assert.Contains(t, out.String(), "note: recovered (high confidence)\n")
 

@@ -70,6 +70,7 @@ func newHarness(o *options, s *session, plan []article, b *book, server *offline
 	}
 	if h.doctor != nil {
 		h.doctor.say, h.doctor.put = h.note, func(page string) { h.say.put(page) }
+		group.Explain = func() string { return h.doctor.mon.Explain("") }
 	}
 	h.doctor.wire(&cfg)
 	h.config = cfg
@@ -191,7 +192,7 @@ func (h *harness) acted(e agentloop.Event) {
 	h.doctor.acted(e)
 	switch {
 	case e.Kind == agentloop.EventStalled:
-		h.note("%s shows no life for %s: %s%s", e.Agent, seconds(e.After), e.Text, before("; the server: ", h.doctor.state()))
+		h.note("%s shows no life for %s: %s", e.Agent, seconds(e.After), e.Text)
 	case e.Kind == agentloop.EventSystemic:
 		h.note("%v", e.Err)
 	case e.Kind == agentloop.EventRecovered:
@@ -285,7 +286,9 @@ func (h *harness) report(ended *agentloop.Report) *report {
 		}
 		r.Agents = append(r.Agents, a)
 	}
+	r.Run.Explanations = ended.Explanations
 	r.sum()
+	r.Totals.Stalls = ended.Stalls
 	_, r.Totals.Retries = h.tally.phases()
 	if h.server != nil {
 		h.server.fill(r, h.opts)

@@ -135,9 +135,6 @@ func (f *offline) tune(cfg *llmclient.Config, group *agentloop.GroupConfig) {
 	if f.engine != nil {
 		return // what is seen of an incident is what clients see by default
 	}
-	// Faults are dealt at random here, whatever the load: there is nothing to learn
-	// from them about how many requests the server does well.
-	cfg.Pacer.StartInFlight = -1
 	cfg.Clocks = llmclient.Clocks{
 		Connect:     llmclient.Clock{Limit: time.Second},
 		Send:        llmclient.Clock{Limit: time.Second},

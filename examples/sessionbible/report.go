@@ -45,6 +45,9 @@ type runReport struct {
 	// if nothing was. It is null if there was no server to ask.
 	Verdict *verdictReport `json:"verdict"`
 
+	// Explanations are what the servers' state said of stalls, when they were told.
+	Explanations []string `json:"explanations,omitempty"`
+
 	// Changes are what had changed since the run that this one was compared
 	// with, the most suspicious first.
 	Changes []string `json:"changes,omitempty"`
@@ -67,6 +70,7 @@ type totals struct {
 	Retries  int            `json:"retries"`
 	Restarts int            `json:"restarts"`
 	Survived int            `json:"faults_survived"`
+	Stalls   int            `json:"stalls"` // how often the watchdog spoke
 
 	// FaultsInjected is what the embedded server did on purpose, Faults the
 	// same by kind; null for any other endpoint, which keeps no such count.
