@@ -79,41 +79,49 @@ func TestCost(t *testing.T) {
 	assert.LessOrEqual(t, float64(both)/float64(base), 6.0, "%v, and %v for a semaphore and the time", both, base)
 }
 
+const goroutines, places = 10_000, 16
+
+// crowd has ten thousand goroutines pass through once each.
+func crowd(once func(ctx context.Context)) {
+	ctx := context.Background()
+	var wg sync.WaitGroup
+	for range goroutines {
+		wg.Go(func() { once(ctx) })
+	}
+	wg.Wait()
+}
+
+func throughPacer(t testing.TB) func(ctx context.Context) {
+	p, err := pacer.New(pacer.Config{MaxInFlight: places, StartInFlight: places})
+	require.NoError(t, err)
+	return func(ctx context.Context) {
+		if permit, err := p.AcquireFor(ctx, pacer.Demand{}); err == nil {
+			runtime.Gosched() // let others find it taken
+			permit.Release()
+		}
+	}
+}
+
+func throughSemaphore() func(ctx context.Context) {
+	sem := semaphore.NewWeighted(places)
+	return func(ctx context.Context) {
+		if sem.Acquire(ctx, 1) == nil {
+			runtime.Gosched()
+			sem.Release(1)
+		}
+	}
+}
+
 // BenchmarkCrowd is ten thousand goroutines on 16 permits, beside
 // x/sync/semaphore, which knows no order of agents and no clock.
 func BenchmarkCrowd(b *testing.B) {
-	const goroutines, places = 10_000, 16
-	crowd := func(b *testing.B, once func(ctx context.Context)) {
-		ctx := context.Background()
-		b.ReportAllocs()
-		for b.Loop() {
-			var wg sync.WaitGroup
-			for range goroutines {
-				wg.Go(func() { once(ctx) })
+	for name, once := range map[string]func(ctx context.Context){"pacer": throughPacer(b), "semaphore": throughSemaphore()} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				crowd(once)
 			}
-			wg.Wait()
-		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/goroutines, "ns/admission")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/goroutines, "ns/admission")
+		})
 	}
-	b.Run("pacer", func(b *testing.B) {
-		p, err := pacer.New(pacer.Config{MaxInFlight: places, StartInFlight: places})
-		if err != nil {
-			b.Fatal(err)
-		}
-		crowd(b, func(ctx context.Context) {
-			if permit, err := p.AcquireFor(ctx, pacer.Demand{}); err == nil {
-				runtime.Gosched() // let others find it taken
-				permit.Release()
-			}
-		})
-	})
-	b.Run("semaphore", func(b *testing.B) {
-		sem := semaphore.NewWeighted(places)
-		crowd(b, func(ctx context.Context) {
-			if sem.Acquire(ctx, 1) == nil {
-				runtime.Gosched()
-				sem.Release(1)
-			}
-		})
-	})
 }

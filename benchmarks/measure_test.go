@@ -188,15 +188,18 @@ func withFaults(t *testing.T, l load, seeds int, limits []int, cfg func(t *testi
 // the load. That is no reason to send less, and no reason to send too much.
 func TestFaults(t *testing.T) {
 	for _, e := range faultyEngines {
-		for what, l := range map[string]load{
+		sum, kinds := 0.0, map[string]load{
 			"three in ten": faulty(0.3), "four in ten": faulty(0.4), "half": faulty(0.5),
 			"four in ten refused": faulty(0.4, busy), "four in ten hang": faulty(0.4, hung, stalled), "four in ten break": faulty(0.4, broken, reset),
-		} {
+		}
+		for what, l := range kinds {
 			t.Run(e.name+", "+what, func(t *testing.T) {
 				of, worst := withFaults(t, l, 5, e.limits, e.cfg)
-				assert.GreaterOrEqual(t, of, 0.85, "of the best fixed limit; %.2f with the worst seed", worst)
+				assert.GreaterOrEqual(t, of, 0.8, "of the best fixed limit; %.2f with the worst seed", worst)
+				sum += of
 			})
 		}
+		assert.GreaterOrEqual(t, sum/float64(len(kinds)), 0.87, "%s: of the best fixed limit, mean of all", e.name)
 	}
 }
 
@@ -249,7 +252,7 @@ func TestOutage(t *testing.T) {
 				for s.goodput(outageEnd, first+time.Second) == 0 && first < engine.SettingTime {
 					first += time.Second
 				}
-				assert.LessOrEqual(t, first-outageEnd, 38*time.Second, "until the first useful answer: a trial that hangs, a cool-down of 30 s, and one that does not")
+				assert.LessOrEqual(t, first-outageEnd, 33*time.Second, "until the first useful answer: trials are 30 s apart at most, whether they hang or not, and one takes up to 3 s")
 				from := first + 30*time.Second
 				assert.GreaterOrEqual(t, s.goodput(from, from+30*time.Second)/before, 0.85, "of the rate before")
 				storm := s.sentIn(outageEnd, from)

@@ -14,6 +14,7 @@ const (
 	asMuch     = 0.8  // of the load in doubt, and more
 	evidence   = 20   // requests with less load that make a verdict
 	clearly    = 1.5  // standard deviations by which fewer are lost with less load, if that helps
+	fading     = 100  // requests in which what is usual follows, if less is lost
 	hopeless   = 0.55 // the part lost with less load that means: still far too much
 )
 
@@ -34,6 +35,7 @@ const (
 // What is usual is less by itself when fewer are lost.
 type blame struct {
 	usual float64 // the part that is lost at any load
+	mean  float64 // of what was lost since that was found, fading
 
 	recent uint16 // how the last ones ended, one bit for each, set if lost
 	known  int    // how many of the bits mean something
@@ -73,9 +75,7 @@ func (b *blame) hear(n float64, lost, fresh bool) verdict {
 			b.recent |= 1
 		}
 		b.known = min(b.known+1, remembered)
-		if b.known == remembered {
-			b.usual = min(b.usual, b.lately().part()+b.spread(remembered))
-		}
+		b.fade(lost)
 	}
 	switch {
 	case b.from == 0:
@@ -86,6 +86,18 @@ func (b *blame) hear(n float64, lost, fresh bool) verdict {
 		b.high.hear(lost)
 	}
 	return b.judge()
+}
+
+// fade lessens what is usual when less is lost.
+func (b *blame) fade(lost bool) {
+	if b.usual == 0 {
+		return
+	}
+	b.mean -= b.mean / fading
+	if lost {
+		b.mean += 1.0 / fading
+	}
+	b.usual = min(b.usual, b.mean+beyond*math.Sqrt(b.usual*(1-b.usual)/(2*fading)))
 }
 
 // isLess reports whether a load of n is so much less than that in doubt that it
@@ -136,6 +148,6 @@ func (b *blame) judge() verdict {
 	case high.part()-low.part() > clearly*by:
 		return guilty
 	}
-	b.usual = p
+	b.usual, b.mean = p, p
 	return innocent
 }

@@ -379,6 +379,20 @@ func TestClimbMeetsASlowServer(t *testing.T) {
 	assert.LessOrEqual(t, got, 13.0)
 }
 
+// Where requests wait most of the time that may be a queue at the server, if it is
+// more than a moment.
+func TestQueued(t *testing.T) {
+	c := newClimber(8)
+	c.wait, c.gap = shortWait, shortWait/1000
+	assert.False(t, c.queued())
+	assert.InDelta(t, top, c.aim(), 1e-9)
+	c.wait += 1e-9
+	assert.True(t, c.queued())
+	assert.Less(t, c.aim(), top)
+	c.gap = shortWait
+	assert.False(t, c.queued(), "most of the time is output")
+}
+
 func TestGhosts(t *testing.T) {
 	var g ghosts
 	at := seconds

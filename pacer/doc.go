@@ -29,8 +29,10 @@
 // abandoned. It starts with eight, grows by half or doubles while more requests
 // take no longer, and then keeps going a little up and down to see which is
 // better. Answers may differ in length by any factor, and a few slow ones change
-// nothing. Callers who tell nothing are not held back for long. docs/pacing.md
-// has how it works and what it was measured against.
+// nothing. What is lost counts against the load only if less is lost with less of
+// it: faults that come at any load do not sink the limit. Callers who tell nothing
+// are not held back for long. docs/pacing.md has how it works and what it was
+// measured against.
 //
 // # Promises
 //

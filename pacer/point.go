@@ -66,9 +66,16 @@ func (c *climber) waiting() float64 {
 	return c.wait / max(c.wait+c.typical*c.gap, 1e-9)
 }
 
+// queued reports whether requests may be waiting for others at the server: that is
+// so if they wait most of the time, and for so long that it is worth a thought.
+func (c *climber) queued() bool { return c.waiting() > unclear && c.wait > shortWait }
+
 // aim is the slope to climb to. Where the time is mostly waiting that is less:
 // what queues do shows late, and makes slopes look smaller than they are.
 func (c *climber) aim() float64 {
+	if c.wait <= shortWait {
+		return top
+	}
 	queued := min(max((c.waiting()-0.2)/0.4, 0), 1)
 	return top - (top-topQueued)*queued
 }

@@ -101,7 +101,7 @@ func (c *climber) decide(now time.Duration) {
 }
 
 // noisy reports whether a few points are not to be trusted.
-func (c *climber) noisy() bool { return c.waiting() > unclear || lostPart(c.round) > 0 }
+func (c *climber) noisy() bool { return c.queued() || lostPart(c.round) > 0 }
 
 // turn is the other half of the dither. It takes two answers' time, because what
 // queues do shows late.
@@ -118,7 +118,7 @@ func (c *climber) step(now time.Duration, p point) {
 	c.level = max(1, c.level*math.Exp(by))
 	c.grown = c.grown || by > 0
 	c.turn(now)
-	if c.fit.slope < hardly && c.waiting() < unclear {
+	if c.fit.slope < hardly && !c.queued() {
 		c.seeking = true
 		c.change(now, p, growth)
 	}
@@ -127,7 +127,7 @@ func (c *climber) step(now time.Duration, p point) {
 // grow is a step of seeking, or its end.
 func (c *climber) grow(now time.Duration, p point) {
 	by := growth
-	if !c.compare && c.waiting() > unclear {
+	if !c.compare && c.queued() {
 		// Perhaps that is the server's queue: then fewer do as well.
 		by = 1 / growth
 	}
@@ -150,7 +150,7 @@ func (c *climber) grow(now time.Duration, p point) {
 			c.climb(now)
 			return
 		}
-		if slope < hardly && c.waiting() < unclear && dx > leastStep {
+		if slope < hardly && !c.queued() && dx > leastStep {
 			if by = fastGrowth; c.blame.lately().lost > 0 {
 				by = growth
 			}
