@@ -43,19 +43,16 @@ const http2Ping = 15 * time.Second
 
 func newWire(given *http.Client, u *url.URL, connect, send time.Duration) wire {
 	w := wire{client: &http.Client{}}
-	if given != nil {
-		copied := *given
-		w.client = &copied
-	}
 	if given == nil {
 		w.own = &rotating{make: func() *http.Transport { return newOwnTransport(u, connect, send) }}
 		w.client.Transport, w.trusted, w.dials = w.own, true, true
-	} else if t, ok := w.base().(*http.Transport); ok {
-		w.copies = &rotating{given: t, make: func() *http.Transport { return again(t) }}
-		w.trusted, w.dials = true, given.Transport != nil && t.MaxConnsPerHost == 0
-		w.client.Transport = w.copies
 	} else {
-		w.trusted = given.Transport == nil // whoever replaced the default will have thought of contexts
+		*w.client = *given
+		w.trusted = given.Transport == nil // whoever replaces the default thinks of contexts
+		if t, ok := w.base().(*http.Transport); ok {
+			w.copies = &rotating{given: t, make: func() *http.Transport { return alike(t) }}
+			w.client.Transport, w.trusted, w.dials = w.copies, true, given.Transport != nil && t.MaxConnsPerHost == 0
+		}
 	}
 	w.client.CheckRedirect = noRedirect
 	w.direct = w.trusted && w.client.Jar == nil && w.client.Timeout == 0
@@ -92,9 +89,9 @@ func newOwnTransport(u *url.URL, connect, send time.Duration) *http.Transport {
 	}
 }
 
-// again returns a transport as the one that the user gave, with connections of
+// alike returns a transport like the one that the user gave, with connections of
 // its own.
-func again(given *http.Transport) *http.Transport {
+func alike(given *http.Transport) *http.Transport {
 	t := given.Clone()
 	if t.HTTP2 == nil {
 		t.HTTP2 = &http.HTTP2Config{SendPingTimeout: http2Ping, PingTimeout: http2Ping}
@@ -110,13 +107,11 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 // one may be dead where the endpoint is not. It is nil where the transport is
 // not known to allow that.
 func (w *wire) probing() *http.Client {
-	var t *http.Transport
-	switch base := w.client.Transport.(type) {
-	case *rotating:
-		t = base.make()
-	default:
+	base, ok := w.client.Transport.(*rotating)
+	if !ok {
 		return nil
 	}
+	t := base.make()
 	t.DisableKeepAlives = true
 	return &http.Client{Transport: t, CheckRedirect: noRedirect}
 }
