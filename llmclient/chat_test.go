@@ -166,7 +166,7 @@ func TestLimits(t *testing.T) {
 	}{
 		"one event":         {fake.Reply(fake.Huge(2<<20), fake.End("stop")), llmclient.Limits{EventBytes: 1 << 20}, "Limits.EventBytes"},
 		"an endless answer": {fake.Endless(time.Millisecond), llmclient.Limits{AnswerBytes: 64 << 10}, "Limits.AnswerBytes"},
-		"a bomb":            {fake.Bomb(64 << 20), llmclient.Limits{AnswerBytes: 1 << 20}, "Limits."},
+		"a bomb":            {fake.Bomb(16 << 20), llmclient.Limits{AnswerBytes: 1 << 20}, "Limits."},
 		"plain JSON":        {fake.JSON(`{"choices":[{"message":{"content":"` + string(make([]byte, 0)) + `"}}],"pad":"` + pad(2<<20) + `"}`), llmclient.Limits{AnswerBytes: 1 << 20}, "Limits.AnswerBytes"},
 	}
 	for name, tc := range tests {

@@ -1,0 +1,6 @@
+//go:build !race
+
+package chat_test
+
+// underRace: there is no race detector.
+const underRace = false
