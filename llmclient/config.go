@@ -23,7 +23,9 @@ type Config struct {
 	// https://api.openai.com/v1, http://localhost:30000/v1. A query is kept.
 	BaseURL string
 
-	// APIKey is sent as a bearer token. Empty sends none.
+	// APIKey is sent as a bearer token. Empty sends none. Package fmt and encoders
+	// do not show it; but in an unexported field of a struct of yours fmt asks no
+	// method, so keep the Client there and not the Config.
 	APIKey string
 
 	// Model is the model of requests that name none.
