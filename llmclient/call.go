@@ -237,7 +237,7 @@ func (cl *call) fail(e *Error) error {
 	switch e.Kind {
 	case ErrTimeout, ErrDeadline, ErrCanceled:
 		if e.Deadlines == nil {
-			e.Deadlines = cl.deadlines(time.Now(), cl.spent)
+			cl.deadlines(e, time.Now(), cl.spent)
 		}
 	}
 	cl.end(e, nil)

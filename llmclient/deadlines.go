@@ -38,22 +38,22 @@ func tree(list []Deadline) string {
 	return " [" + strings.Join(parts, " > ") + "]"
 }
 
-// deadlines returns the bounds around whatever the call does, if it has spent so
+// deadlines notes the bounds around whatever the call does, if it has spent so
 // much of its own.
-func (cl *call) deadlines(now time.Time, spent time.Duration) []Deadline {
-	list := make([]Deadline, 0, 4)
+func (cl *call) deadlines(e *Error, now time.Time, spent time.Duration) {
+	list := e.around[:0]
 	if at, ok := cl.parent.Deadline(); ok {
 		list = append(list, Deadline{"caller", at.Sub(cl.started), now.Sub(cl.started)})
 	}
 	limit := cl.client.cfg.Clocks.bound(iCall, cl.at.load).limit
-	return append(list, Deadline{"call", limit, spent})
+	e.Deadlines = append(list, Deadline{"call", limit, spent})
 }
 
-// deadlines returns the bounds around the attempt, its own, and the clock's that
+// deadlines notes the bounds around the attempt, its own, and the clock's that
 // runs, or ran out.
-func (a *attempt) deadlines(m *meter, out *expiry, now time.Time) []Deadline {
-	list := a.call.deadlines(now, a.call.spent+m.spent(m.moment(now)))
-	list = append(list, Deadline{Of: attemptName(a.n), Spent: now.Sub(a.started)})
+func (a *attempt) deadlines(e *Error, m *meter, out *expiry, now time.Time) {
+	a.call.deadlines(e, now, a.call.spent+m.spent(m.moment(now)))
+	list := append(e.Deadlines, Deadline{Of: attemptName(a.n), Spent: now.Sub(a.started)})
 	switch i := m.running(); {
 	case out != nil && out.clock == ClockCall:
 	case out != nil && out.evidence == "":
@@ -61,7 +61,7 @@ func (a *attempt) deadlines(m *meter, out *expiry, now time.Time) []Deadline {
 	case i >= 0:
 		list = append(list, Deadline{string(clockNames[i]), m.limit(i), m.moment(now).Sub(m.clocks[i].since)})
 	}
-	return list
+	e.Deadlines = list
 }
 
 func attemptName(n int) string {

@@ -129,6 +129,8 @@ type Error struct {
 	// an answer: nothing in it should be run.
 	Partial *chat.Response
 
+	around [4]Deadline // room for Deadlines
+
 	text       string // what happened, and what to do
 	retryable  bool
 	retryAfter time.Duration

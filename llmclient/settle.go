@@ -1,6 +1,7 @@
 package llmclient
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -17,7 +18,11 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 	cl := a.call
 	m, out := a.watch.stop()
 	now := time.Now()
-	if left, cause := cl.callersEnd(); left != nil {
+	left, cause := err, err
+	if !a.cancelled(err, m, out) {
+		left, cause = cl.callersEnd()
+	}
+	if left != nil {
 		e := cl.endedIn(m.phase, left, cause, now)
 		cl.live = false // it has ended with the caller's
 		v := breaker.Ignored
@@ -28,7 +33,7 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 		case m.outputs > 0 && m.suspect < 0:
 			v = breaker.Success // the caller left an endpoint that works
 		}
-		e.Deadlines = a.deadlines(m, out, now)
+		a.deadlines(e, m, out, now)
 		if p := a.partial(m); p != nil {
 			e.Partial = p
 		}
@@ -48,7 +53,7 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 			r.fault = nobodys // others are served, or the bound was ours and nothing looked wrong
 		}
 		e.Clock, e.Bound, e.Phase, e.Evidence = out.clock, out.bound, out.phase, out.evidence
-		e.Deadlines = a.deadlines(m, out, now)
+		a.deadlines(e, m, out, now)
 		if out.clock == ClockCall {
 			e.Bound = cl.client.cfg.Clocks.bound(iCall, cl.at.load).limit
 		}
@@ -110,6 +115,16 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 		cl.at.ep.doubt.Store(true)
 	}
 	return e, r
+}
+
+// cancelled reports whether an error alone shows that the caller cancelled the
+// call. Once the request is written and until the head of an answer comes,
+// net/http returns context.Canceled itself for nothing else, unless it was us:
+// when thousands are cancelled at once there are that many fewer contexts to ask.
+func (a *attempt) cancelled(err error, m *meter, out *expiry) bool {
+	ep := a.at.ep
+	return err == context.Canceled && m.phase == PhaseFirstOutput && a.head == nil && out == nil &&
+		ep.wire.direct && !ep.multiplexed.Load() && !a.call.stopped.Load()
 }
 
 // unseen reports whether a request that creates something may be sent again all
