@@ -9,7 +9,8 @@ func (c *cursor) usage() (*Usage, error) {
 	}
 	u := &Usage{Raw: raw}
 	in := cursor{data: raw}
-	counted := false
+	counted, prompted := false, false
+	var read, written int64 // from and to a cache, as Anthropic counts them: beside the input
 	number := func(to *int64) error {
 		n, ok, err := in.integer()
 		if ok && n >= 0 {
@@ -27,30 +28,59 @@ func (c *cursor) usage() (*Usage, error) {
 	}
 	err = in.members(func(key []byte) error {
 		switch string(key) {
-		case "prompt_tokens", "input_tokens":
-			counted = true
+		case "prompt_tokens":
+			counted, prompted = true, true
+			return number(&u.PromptTokens)
+		case "input_tokens":
+			if counted = true; prompted { // both: the other one is the sum, where they differ
+				return in.skip()
+			}
 			return number(&u.PromptTokens)
 		case "completion_tokens", "output_tokens":
 			counted = true
 			return number(&u.CompletionTokens)
 		case "total_tokens":
 			return number(&u.TotalTokens)
-		case "prompt_tokens_details":
+		case "prompt_tokens_details", "input_tokens_details":
 			return detail("cached_tokens", &u.CachedTokens)
-		case "completion_tokens_details":
+		case "completion_tokens_details", "output_tokens_details":
 			return detail("reasoning_tokens", &u.ReasoningTokens)
 		case "prompt_cache_hit_tokens": // DeepSeek
 			return number(&u.CachedTokens)
+		case "cache_read_input_tokens":
+			return number(&read)
+		case "cache_creation_input_tokens":
+			return number(&written)
 		}
 		return in.skip()
 	})
 	if err != nil || !counted && u.TotalTokens == 0 {
 		return nil, err
 	}
+	u.addCache(prompted, read, written)
 	if u.TotalTokens == 0 {
 		u.TotalTokens = u.PromptTokens + u.CompletionTokens
 	}
 	return u, nil
+}
+
+// addCache puts what was read from and written to a cache where it belongs. As input
+// tokens it stands beside the rest. As prompt tokens, which are the sum with most
+// gateways, it does so only if there is more of it than they are, or if the total
+// shows it.
+func (u *Usage) addCache(prompted bool, read, written int64) {
+	u.CachedTokens = max(u.CachedTokens, read)
+	cache := read + written
+	if cache <= 0 || prompted && cache <= u.PromptTokens && u.TotalTokens != u.PromptTokens+cache+u.CompletionTokens {
+		return
+	}
+	if u.TotalTokens == u.PromptTokens+u.CompletionTokens {
+		u.TotalTokens = 0 // of the same, and so too small
+	}
+	u.PromptTokens += cache
+	if u.TotalTokens < u.PromptTokens {
+		u.TotalTokens = 0
+	}
 }
 
 // counts reports whether anything was counted. Some servers end with zeros.
