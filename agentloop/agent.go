@@ -25,8 +25,8 @@ type Config struct {
 
 	// Request is the template of every request: model name, MaxTokens,
 	// Temperature, Priority and the like. Messages, Tools, ToolChoice and Caller are
-	// the loop's and must be empty; OnOutput and OnBytes are called after the loop's
-	// own. Finishing is also set when at most one step of the Progression is missing,
+	// the loop's and must be empty; OnOutput, OnBytes and OnWait are called after the
+	// loop's own. Finishing is also set when at most one step of the Progression is missing,
 	// so that a client may let those go first that are about to be done.
 	Request chat.Request
 
@@ -100,9 +100,10 @@ type Config struct {
 
 	// Repeats is how many rounds in a row may bring nothing new: calls that
 	// give for the same arguments what they gave before, or fail again. If only
-	// the arguments are new and the results are old, or errors, it takes three times
-	// as many. New arguments of 128 bytes or more are work, and so is a call that
-	// counts for a step. A call that fails is news only if its error has other words
+	// the arguments are new and the results are old, or errors, or the results of the
+	// same calls are new in words with digits alone (numbers, times, ids), it takes three
+	// times as many; if the arguments are new and have 128 bytes or more, which is work,
+	// and the results are old, nine times. A call that counts for a step is news. A call that fails is news only if its error has other words
 	// than before, numbers and times apart, and if it was work, or something new was
 	// done since it failed last, as between two runs of a compiler. From half of it
 	// on the model is warned in the results, from three quarters on such calls are
@@ -308,7 +309,10 @@ func (a *Agent) Name() string { return a.cfg.Name }
 // In a tool of another agent, with the tool's context, it runs the agent as one
 // of that agent's group: under its deadline, its watchdog and its policies, with
 // its events, and with what it uses booked on the budgets of the agent whose tool
-// it is as well. Its result is also in Report.Children.
+// it is as well. Its result is also in Report.Children. It ends with the group also
+// if the tool does not wait for it. Set Tool.RunsAgents, or the deadline of tools, a
+// minute, is that of the agent as well. How deep this may go says
+// GroupConfig.MaxDepth.
 func (a *Agent) Run(ctx context.Context) Result {
 	if r := self(ctx); r != nil {
 		return r.group.child(ctx, a)

@@ -150,7 +150,7 @@ func TestRoundsAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg, d := author(t, play(calls(call("", "read", `{}`))))
-			cfg.Progression, cfg.MaxRounds = step, c.limit
+			cfg.Progression, cfg.MaxRounds, cfg.Repeats = step, c.limit, -1
 			res := runOne(t, cfg)
 
 			assert.Equal(t, agentloop.Exhausted, res.Outcome)

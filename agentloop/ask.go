@@ -96,7 +96,6 @@ func (r *run) request() (*chat.Request, *Step) {
 	req.Tools = r.agent.offer
 	req.Restart = r.restarted
 	req.Finishing = req.Finishing || r.prog.finishing()
-	r.listen(&req)
 	step, _ := r.pressing()
 	press := r.ladder.pressure()
 	if press == advised || step == nil {
@@ -150,9 +149,10 @@ func (r *run) consult(ctx context.Context, req *chat.Request, q question) (reply
 		return reply{err: ctx.Err()}, nil
 	}
 	defer r.leavePlace()
-	r.does(q.doing, model)
+	l := &line{r, r.does(q.doing, model)}
+	l.listen(req)
 	began := time.Now()
-	call, stop := r.stoppable(ctx, nil, model)
+	call, stop := r.stoppable(context.WithValue(ctx, lineKey{}, l), nil, model)
 	defer stop(nil)
 	ans, lost := guarded(call, r, inModel, func(ctx context.Context) reply {
 		ans := put(ctx, r.agent.cfg.Model, req)

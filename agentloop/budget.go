@@ -60,10 +60,10 @@ func (r *run) pay(tokens int64, cost float64) {
 }
 
 // admitTool books one call of a tool, or reports false if there is no budget
-// for it.
-func (r *run) admitTool() bool {
+// for it and it was not made already.
+func (r *run) admitTool(made bool) bool {
 	for x := r; x != nil; x = x.parent {
-		if n := x.agent.cfg.MaxToolCalls; n > 0 && x.spent.calls.Add(1) > int64(n) {
+		if n := x.agent.cfg.MaxToolCalls; n > 0 && x.spent.calls.Add(1) > int64(n) && !made {
 			for y := r; ; y = y.parent {
 				if y.agent.cfg.MaxToolCalls > 0 {
 					y.spent.calls.Add(-1)

@@ -32,6 +32,11 @@ type toolCall struct {
 	lost       *loss
 	began      time.Time
 	took       time.Duration
+
+	// The journal knows of it: that comes before any reason to refuse it.
+	known bool
+	// The call of the same message that this one is the same as, or nil.
+	same *toolCall
 }
 
 // in names the tool in panics, abandonments and labels.
@@ -63,6 +68,7 @@ func (r *run) calls(ctx context.Context, calls, asked []chat.ToolCall, cut error
 		c.ToolCall, c.of = calls[i], r
 		r.admit(c, asked[i].Arguments, cut)
 	}
+	twins(list)
 	fatal := r.waves(ctx, list)
 
 	var stuck *loss
@@ -91,6 +97,9 @@ func (r *run) calls(ctx context.Context, calls, asked []chat.ToolCall, cut error
 		r.emit(Event{Kind: EventWarned, Tool: last.Name, CallID: last.ID})
 	}
 	for i := range list {
+		if list[i].same != nil {
+			r.share(&list[i])
+		}
 		r.hist.result(list[i].ID, chat.ToolResult(list[i].ID, list[i].text))
 	}
 
@@ -102,7 +111,7 @@ func (r *run) calls(ctx context.Context, calls, asked []chat.ToolCall, cut error
 	case ctx.Err() != nil:
 		return r.stopped(ctx, stuck)
 	case last == nil:
-		if b := r.broke(); b != nil { // calls beyond the budget are the end of it
+		if b := r.broke(); b != nil && !r.tape.goesOn() { // calls beyond the budget are the end of it
 			return &ending{outcome: Exhausted, err: b}
 		}
 		if why == nil { // played, and not run then either
@@ -113,9 +122,25 @@ func (r *run) calls(ctx context.Context, calls, asked []chat.ToolCall, cut error
 		r.ladder.down()
 	}
 	if r.repeats.over() {
-		return &ending{outcome: Stalled, err: r.repeats.end()}
+		return r.impatient(&ending{outcome: Stalled, err: r.repeats.end()})
 	}
 	return nil
+}
+
+// impatient ends the run, unless it went on from here when it did so before: then
+// it had more patience, and what came after that counts. Patience begins anew.
+func (r *run) impatient(end *ending) *ending {
+	if !r.quiet.Load() || r.tape.ends(end.outcome) {
+		return end
+	}
+	r.calm()
+	return nil
+}
+
+// calm makes patience begin anew.
+func (r *run) calm() {
+	r.ladder.down()
+	r.repeats = newRepeats(r.agent.cfg.Repeats, r.agent.cfg.RepeatWindow)
 }
 
 // settle counts a call that ran, and reports whether it is progress.
@@ -130,7 +155,7 @@ func (r *run) settle(c *toolCall) bool {
 			r.doubtful = make(map[string]bool)
 		}
 		r.doubtful[c.Name] = true
-	} else {
+	} else if c.ok { // that a later one failed says nothing of the one in doubt
 		delete(r.doubtful, c.Name)
 	}
 	if c.tool.Polling {
@@ -139,10 +164,17 @@ func (r *run) settle(c *toolCall) bool {
 	return r.repeats.add(c.Name, json.RawMessage(c.Arguments), c.text, !c.ok) == fresh && c.ok
 }
 
-// admit decides what can be decided before any call has run.
+// admit decides what can be decided before any call has run. What the journal knows
+// of was decided then, also if the agent has other tools by now: in the place of one
+// that is gone stands one of which only the name is known.
 func (r *run) admit(c *toolCall, sent string, cut error) {
 	t := r.agent.tools[c.Name]
+	c.known = r.tape.knows(c.ID)
 	switch {
+	case c.known && t == nil:
+		c.tool = &Tool{Name: c.Name}
+	case c.known:
+		c.tool = t
 	case errors.Is(cut, ErrTruncated):
 		r.refuse(c, cut, "your message was cut off by the token limit before it was complete. Make smaller calls, for example several with a part of the text each")
 	case cut != nil:
@@ -155,6 +187,46 @@ func (r *run) admit(c *toolCall, sent string, cut error) {
 			return
 		}
 		c.tool = t
+	}
+}
+
+// twins finds the calls of a message that are the same as an earlier one: models that
+// write many calls at once write one again and again. What changes something is done
+// once. A call of another tool between them may be what it is done again for, as it is
+// saved again for what was appended, and so may any of a Sequential one.
+func twins(list []toolCall) {
+	if len(list) < 2 {
+		return
+	}
+	first := make(map[string]*toolCall, len(list))
+	before := ""
+	for i := range list {
+		c := &list[i]
+		if c.answered || c.tool.Effect == EffectNone || c.tool.Polling {
+			continue
+		}
+		if c.Name != before {
+			clear(first)
+		}
+		before = c.Name
+		args := string(canonical(json.RawMessage(c.Arguments)))
+		if was := first[args]; was != nil && !c.known {
+			c.same = was
+			continue
+		}
+		if c.tool.Sequential {
+			clear(first)
+		}
+		first[args] = c
+	}
+}
+
+// share gives a call the result of the one that it is the same as.
+func (r *run) share(c *toolCall) {
+	c.answered, c.refused, c.text = true, c.same.refused, c.same.text
+	if c.same.ran {
+		c.text += fmt.Sprintf("\n[the same call as %s of this message, made once]", c.same.ID)
+		r.emit(Event{Kind: EventToolRefused, Tool: c.Name, CallID: c.ID, Err: fmt.Errorf("%w: %s", errSameCall, c.same.ID)})
 	}
 }
 
@@ -177,10 +249,11 @@ func (r *run) waves(ctx context.Context, list []toolCall) (fatal error) {
 		last := false
 		for ; i < len(list) && !last; i++ {
 			c := &list[i]
-			if c.answered {
+			if c.answered || c.same != nil {
 				continue
 			}
 			before, blocked := r.prog.blocked(c.Name)
+			blocked = blocked && !c.known
 			if len(wave) > 0 && (blocked || c.tool.Sequential || wave[0].tool.Sequential) {
 				break
 			}
@@ -189,6 +262,9 @@ func (r *run) waves(ctx context.Context, list []toolCall) (fatal error) {
 				break
 			}
 			switch {
+			case c.known:
+				r.admitTool(true)
+				wave = append(wave, c)
 			case r.prog.over():
 				c.skip("the work is complete")
 			case ctx.Err() != nil || fatal != nil:
@@ -199,7 +275,7 @@ func (r *run) waves(ctx context.Context, list []toolCall) (fatal error) {
 				r.repeats.block()
 				r.refuse(c, ErrRepeating, "your last calls brought nothing new, and this is one more of them. "+
 					"Do something else: going on like this ends your work")
-			case !r.admitTool():
+			case !r.admitTool(false):
 				c.skip("the budget of tool calls is used up")
 			default:
 				wave = append(wave, c)

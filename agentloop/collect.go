@@ -43,7 +43,7 @@ func (g *groupRun) all() []Result {
 		case <-late:
 			for i := range results {
 				if !have[i] {
-					results[i] = *runs[i].leftBehind()
+					results[i] = *runs[i].leftBehind(g.outcome(g.ctx), g.cause())
 				}
 			}
 			return results
@@ -86,17 +86,17 @@ func (r *run) neverStarted() *Result {
 	return res
 }
 
-// leftBehind is the result of an agent whose own has not come in time.
-func (r *run) leftBehind() *Result {
+// leftBehind is the result of an agent whose own has not come in time after its group
+// ended in the given way.
+func (r *run) leftBehind(outcome Outcome, why error) *Result {
 	o := r.outline.Load()
 	if o == nil {
 		return r.neverStarted()
 	}
 	res := &Result{
-		Name: r.name(), Outcome: r.group.outcome(r.group.ctx), Steps: o.steps, Missing: o.missing, Rounds: o.rounds,
+		Name: r.name(), Outcome: outcome, Steps: o.steps, Missing: o.missing, Rounds: o.rounds,
 		Messages: slices.Clone(o.messages), Started: o.started, Duration: time.Since(o.started), Stuck: r.pulse.state(),
 	}
-	why := r.group.cause()
 	r.reins.mu.Lock()
 	under, left := slices.Clone(r.reins.running), slices.Clone(r.reins.left)
 	r.reins.mu.Unlock()
@@ -119,9 +119,13 @@ func (r *run) leftBehind() *Result {
 // fill puts into the report what is about the group.
 func (g *groupRun) fill(rep *Report) {
 	g.mu.Lock()
-	g.over = true
+	g.told = true
 	rep.Children, rep.Explanations = g.children, g.said
+	alive := slices.Collect(maps.Keys(g.alive))
 	g.mu.Unlock()
+	for _, r := range alive {
+		rep.Children = append(rep.Children, *r.leftBehind(Cancelled, ErrGroupEnded))
+	}
 	for _, list := range [][]Result{rep.Results, rep.Children} {
 		for i := range list {
 			rep.Uncertain = append(rep.Uncertain, list[i].Uncertain...)

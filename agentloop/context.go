@@ -91,9 +91,8 @@ func Progress(ctx context.Context, text string) {
 	if r == nil {
 		return
 	}
-	c := callOf(ctx, r)
-	r.beat(c.within())
-	if c != nil {
+	Alive(ctx)
+	if c := callOf(ctx, r); c != nil {
 		r.emit(Event{Kind: EventToolProgress, Tool: c.Name, CallID: c.ID, Text: text})
 	}
 }
@@ -109,7 +108,7 @@ func Alive(ctx context.Context) {
 	}
 	if c := callOf(ctx, r); c != nil {
 		r.beat(c.act)
-	} else {
-		r.output()
+	} else if l, _ := ctx.Value(lineKey{}).(*line); l != nil && l.of == r {
+		l.output()
 	}
 }

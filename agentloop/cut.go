@@ -12,9 +12,8 @@ import (
 const minCut = 200
 
 // cutResults replaces the results of tools by a note, the oldest first, until
-// enough. Those of the last message with calls are left alone. changed is called
-// for each.
-func (h *history) cutResults(enough func() bool, changed func()) (n int) {
+// enough. Those of the last message with calls are left alone.
+func (h *history) cutResults(enough func() bool) (n int) {
 	last := h.lastAnswer()
 	tools := make(map[string]string) // by call id
 	for i := range last {
@@ -31,7 +30,6 @@ func (h *history) cutResults(enough func() bool, changed func()) (n int) {
 		note := fmt.Sprintf("[this older result of %s was %d bytes and is left out to save room; call again if you need it]",
 			tools[m.ToolCallID], messageBytes(m)-messageOverhead)
 		h.replace(i, note)
-		changed()
 		n++
 	}
 	return n

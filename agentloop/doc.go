@@ -25,7 +25,8 @@
 //   - Whose clock it was is never a guess: a deadline of this package is a
 //     [DeadlineError], and context.DeadlineExceeded is the caller's.
 //   - A tool that panics, exits its goroutine, or never returns costs its call
-//     an error result, which the model sees; the agent goes on.
+//     an error result, which the model sees; the agent goes on. What may have taken
+//     effect is not demanded again: the model is told to find out.
 //   - What an unfinished agent produced goes to its Draft hook. With a [journal]
 //     a run that was killed goes on: nothing that was answered is asked for again,
 //     and no side effect happens twice.
@@ -72,8 +73,8 @@
 //	…
 //	report := group.Run(ctx)
 //
-// A tool may run agents itself, with its context: they belong to the group as
-// well. Any tool may end one agent ([CancelAgents]) or all ([CancelGroup]).
+// A tool may run agents itself, with its context (set RunsAgents): they belong to the
+// group as well, end with it, and go no deeper than MaxDepth. Any tool may end one agent ([CancelAgents]) or all ([CancelGroup]).
 //
 // # What happened?
 //

@@ -16,7 +16,8 @@ var (
 	ErrEmpty = errors.New("empty answer")
 	// ErrReasoningOnly: the model thought, but answered nothing.
 	ErrReasoningOnly = errors.New("answer with reasoning only")
-	// ErrNoCall: the finish reason said tool_calls, but none came.
+	// ErrNoCall: the finish reason said tool_calls, but none came, or a call was
+	// written as text.
 	ErrNoCall = errors.New("tool call announced but absent")
 	// ErrTruncated: the answer was cut by the token limit. Comes together with
 	// ErrReasoningOnly or ErrEmpty if nothing but thought fit into the limit.
@@ -51,14 +52,21 @@ var (
 	// ErrJournalVersion: the journal was not written by a program that this one
 	// understands.
 	ErrJournalVersion = errors.New("journal of another format")
-	// ErrUncertain: the process ended while the call ran, so nobody knows whether
-	// it took effect.
+	// ErrUncertain: the call was interrupted, so nobody knows whether it took
+	// effect. A tool that finds itself in that state may return it as well.
 	ErrUncertain = errors.New("interrupted, effect uncertain")
+	// ErrTooDeep: agents ran in tools of agents, one in the other, deeper than
+	// GroupConfig.MaxDepth.
+	ErrTooDeep = errors.New("too many agents in tools of agents, one in the other")
+	// ErrGroupEnded: the group of the agent in whose tool it ran has ended.
+	ErrGroupEnded = errors.New("its group has ended")
 	// ErrExited: user code ended its goroutine with runtime.Goexit.
 	ErrExited = errors.New("ended its goroutine")
 )
 
 var errNilContext = errors.New("agentloop: context is nil")
+
+var errSameCall = errors.New("the same as another call of its message")
 
 var errDone = errors.New("the agent was done before")
 

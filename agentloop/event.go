@@ -18,7 +18,7 @@ const (
 	EventToolPanicked  EventKind = "tool_panicked"  // Tool, CallID, After, Err (a *PanicError)
 	EventToolAbandoned EventKind = "tool_abandoned" // Tool, CallID, After, Err
 	EventToolRefused   EventKind = "tool_refused"   // Tool, CallID, Err: the call was not run
-	EventUncertain     EventKind = "uncertain"      // Tool, CallID: interrupted before, and not to be repeated
+	EventUncertain     EventKind = "uncertain"      // Tool, CallID: interrupted, now or before, and not to be repeated
 	EventStep          EventKind = "step"           // Tool, Step
 	EventNudged        EventKind = "nudged"         // Err: why; Step: the one due
 	EventNarrowed      EventKind = "narrowed"       // Step: the one whose tools alone are offered

@@ -82,10 +82,12 @@ func TestEventsTellTheStory(t *testing.T) {
 7 step write write
 7 tool_started bad
 7 tool_panicked bad
+7 uncertain bad
 8 round
 8 answered
 8 tool_started stuck
 8 tool_abandoned stuck
+8 uncertain stuck
 9 round
 9 answered
 9 tool_started save

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -20,6 +21,9 @@ func doing(calls []*toolCall) string {
 func (r *run) deadline(t *Tool) time.Duration {
 	if t.Deadline != 0 {
 		return t.Deadline
+	}
+	if t.RunsAgents {
+		return -1
 	}
 	return r.agent.cfg.ToolDeadline
 }
@@ -57,6 +61,7 @@ func (r *run) perform(ctx context.Context, c *toolCall) {
 		text, problem string
 		err           error
 		fatal         bool
+		unsure        bool // it says itself that it does not know what came of it
 	}
 	args := json.RawMessage(c.Arguments)
 	got, lost := guarded(ctx, r, in, func(ctx context.Context) returned {
@@ -66,8 +71,9 @@ func (r *run) perform(ctx context.Context, c *toolCall) {
 		}
 		_, fatal := errors.AsType[*fatalError](err)
 		fatal = fatal || c.tool.Fatal
+		unsure := !fatal && mayHaveTakenEffect(ctx, err)
 		err = foreign(err)
-		return returned{problem: err.Error(), err: err, fatal: fatal}
+		return returned{text: text, problem: err.Error(), err: err, fatal: fatal, unsure: unsure}
 	})
 	c.took = time.Since(c.began)
 	c.answered, c.ran, c.lost = true, true, lost
@@ -104,9 +110,25 @@ func (r *run) perform(ctx context.Context, c *toolCall) {
 	if lost != nil && c.tool.Fatal {
 		c.err, c.fatal = lost.err, true
 	}
+	if !c.ok && strings.TrimSpace(got.text) != "" {
+		c.text += "\nWhat it returned beside the error:\n" + got.text
+	}
 	c.text = bounded(c.text, r.agent.cfg.MaxResult)
 	r.emit(e)
+	if !c.ok && c.tool.Effect == EffectOnce && (lost != nil || late || stall != nil || got.unsure) {
+		c.uncertain = true
+		c.text += fmt.Sprintf("\n[nobody knows whether %s took effect: find out before you call it again]", c.Name)
+		r.emit(Event{Kind: EventUncertain, Tool: c.Name, CallID: c.ID, Err: ErrUncertain})
+	}
 	r.beat(c.act)
+}
+
+// mayHaveTakenEffect reports whether a tool that returned err does not know itself
+// what came of its call: its time ran out somewhere, or it was ended. One that says
+// in its own words that it failed is believed.
+func mayHaveTakenEffect(ctx context.Context, err error) bool {
+	return errors.Is(err, ErrUncertain) || errors.Is(err, context.DeadlineExceeded) ||
+		ctx.Err() != nil && (errors.Is(err, context.Canceled) || same(err, context.Cause(ctx)))
 }
 
 // bounds returns the context of a call: with its deadline, or, if it has none,

@@ -24,12 +24,18 @@ type GroupConfig struct {
 	Parallel int
 
 	// InFlight is how many calls of models are under way at the same time, those
-	// of agents in tools included. No agent holds one of these places while it runs
+	// of agents and of groups in tools included. No agent holds one of these places while it runs
 	// tools, waits for other agents or pauses, so none can lock others out; nor does a
 	// silent call to an endpoint that has answered later ones. A call that probes
 	// (Systemic) may be under way besides. Zero or a negative value means no bound:
 	// the client may well have one.
 	InFlight int
+
+	// MaxDepth is how deep agents may run in tools of agents: 1 allows a tool of the
+	// group's agents to run agents, but not their tools. Beyond, an agent ends as Failed
+	// with [ErrTooDeep] before it asks its model. Groups that run in tools are within
+	// the bounds of those around them. Zero means 4, a negative value no bound.
+	MaxDepth int
 
 	// Deadline bounds the whole run: Run returns at most 100 ms after it. Agents
 	// still at work end as Exhausted, or Abandoned if they cannot. Zero means 2
@@ -72,8 +78,10 @@ type GroupConfig struct {
 	// announces it: an event, a log line ("agentloop: stalled"), a count in the
 	// report and in the journal's log of the run. Each stall is announced once. Life
 	// is whatever the agent does, output of the model and bytes of its answer, calls
-	// of [Alive], lines in the journal, and agents that live in its tools. Calls of tools beside each other are
-	// judged each by its own life. Tools within a deadline and pauses are no stall;
+	// of [Alive], lines in the journal, and agents that live in its tools. Calls of
+	// tools beside each other are judged each by its own life, and so is each call of
+	// the model: one that was given up is no life of the next. Tools within a deadline,
+	// pauses, and waits that the client has told of (chat.Request.OnWait) are no stall;
 	// model calls get twice the time of the slowest answered one if that is more.
 	// Zero means 5 minutes, a negative value no watchdog.
 	StallAfter time.Duration
@@ -130,6 +138,7 @@ type GroupConfig struct {
 
 // The defaults of GroupConfig.
 const (
+	defaultMaxDepth      = 4
 	defaultDeadline      = 2 * time.Hour
 	defaultRestarts      = 3
 	defaultBackoff       = time.Second
@@ -151,6 +160,7 @@ const (
 )
 
 func (c GroupConfig) filled() GroupConfig {
+	fill(&c.MaxDepth, defaultMaxDepth)
 	fill(&c.Deadline, defaultDeadline)
 	fill(&c.Restarts, defaultRestarts)
 	fill(&c.Backoff, defaultBackoff)

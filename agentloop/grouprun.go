@@ -2,6 +2,8 @@ package agentloop
 
 import (
 	"context"
+	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,14 +13,15 @@ import (
 // Run runs all agents and returns when each has a result: at the latest 100 ms
 // after the group's deadline, whatever tools, models and hooks do. After the end
 // of ctx it takes Grace for calls to return, plus DraftDeadline and Grace for
-// Draft hooks, plus up to one second for OnEvent. Agents that had no turn by then
+// Draft hooks, plus twice Grace for agents that tools have left running, plus up to
+// one second for OnEvent. Agents that had no turn by then
 // are in the report as well.
 func (g *Group) Run(ctx context.Context) *Report {
 	began := time.Now()
 	if ctx == nil {
 		return g.notStarted(began)
 	}
-	run := newGroupRun(&g.cfg)
+	run := newGroupRun(&g.cfg, self(ctx))
 	if d := g.cfg.Deadline; d > 0 {
 		run.deadline = began.Add(d)
 		var stop context.CancelFunc
@@ -35,6 +38,7 @@ func (g *Group) Run(ctx context.Context) *Report {
 
 	run.openJournal()
 	results := run.all()
+	run.end()
 
 	rep := &Report{Started: began, Results: results, Counts: make(map[Outcome]int)}
 	if ctx.Err() != nil {
@@ -56,6 +60,8 @@ func (g *Group) Run(ctx context.Context) *Report {
 // A groupRun is what the agents of one run share.
 type groupRun struct {
 	cfg      *GroupConfig
+	outer    *groupRun // the one in whose agent's tool it runs, or nil
+	deepest  int       // how deep an agent may run
 	ctx      context.Context
 	deadline time.Time // zero if there is none
 	cancel   context.CancelCauseFunc
@@ -72,18 +78,32 @@ type groupRun struct {
 	calls    atomic.Int64 // of user code
 
 	mu       sync.Mutex
-	halted   error            // why the group has ended itself
-	over     bool             // all results are counted
-	runs     []*run           // those that have started, ended ones included
-	doomed   map[string]error // agents that were cancelled, by name
+	halted   error             // why the group has ended itself
+	over     bool              // all results are counted
+	told     bool              // and in the report
+	runs     []*run            // those that have started, ended ones included
+	alive    map[*run]struct{} // of them, children that have not ended
+	idle     chan struct{}     // closed when it is over and there are none
+	doomed   map[string]error  // agents that were cancelled, by name
 	children []Result
 	said     []string // by Explain
 
 	choiceless map[modelKey]error // models that refuse tool_choice, with what they said
 }
 
-func newGroupRun(cfg *GroupConfig) *groupRun {
+// newGroupRun returns a run of a group, in a tool of an agent if in is not nil.
+func newGroupRun(cfg *GroupConfig, in *run) *groupRun {
 	g := &groupRun{cfg: cfg, bus: newBus(cfg), turns: newSlots(cfg.Parallel), flights: newSlots(cfg.InFlight)}
+	g.alive, g.idle = make(map[*run]struct{}), make(chan struct{})
+	top, deepest := 0, math.MaxInt
+	if in != nil {
+		g.outer = in.group
+		top, deepest = in.depth+1, in.group.deepest
+	}
+	if cfg.MaxDepth >= 0 {
+		deepest = min(deepest, top+cfg.MaxDepth)
+	}
+	g.deepest = deepest
 	g.troubles = newTroubles(cfg)
 	g.troubles.emit, g.troubles.draws = g.bus.emit, (*run).random
 	g.troubles.stop = g.halt
@@ -131,6 +151,9 @@ func (g *groupRun) join(r *run) {
 	g.mu.Lock()
 	g.runs = append(g.runs, r)
 	cause := g.doomed[r.name()]
+	if cause == nil && g.over {
+		cause = ErrGroupEnded
+	}
 	g.mu.Unlock()
 	if cause != nil {
 		r.cut(cause)
@@ -140,14 +163,43 @@ func (g *groupRun) join(r *run) {
 // child runs an agent in a tool of another one of the group.
 func (g *groupRun) child(ctx context.Context, a *Agent) Result {
 	r := g.newRun(a)
+	g.mu.Lock()
+	g.alive[r] = struct{}{}
+	g.mu.Unlock()
 	g.join(r)
 	res := r.run(ctx)
 	g.mu.Lock()
-	if !g.over {
+	defer g.mu.Unlock()
+	if !g.told {
 		g.children = append(g.children, *res)
 	}
-	g.mu.Unlock()
+	if delete(g.alive, r); g.over && len(g.alive) == 0 && g.idle != nil {
+		close(g.idle)
+		g.idle = nil
+	}
 	return *res
+}
+
+// end ends what still runs when all results are counted: agents that a tool has started
+// with a context that lives longer than its call. A moment is left to them to come to
+// their ends. Who is to come is ended at once.
+func (g *groupRun) end() {
+	g.mu.Lock()
+	g.over = true
+	alive, idle := slices.Collect(maps.Keys(g.alive)), g.idle
+	g.mu.Unlock()
+	if len(alive) == 0 {
+		return
+	}
+	for _, r := range alive {
+		r.cut(ErrGroupEnded)
+	}
+	moment := time.NewTimer(g.left(2 * max(0, g.cfg.Grace)))
+	defer moment.Stop()
+	select {
+	case <-idle:
+	case <-moment.C:
+	}
 }
 
 // doom returns why the agent of the name was cancelled, or nil.

@@ -212,11 +212,11 @@ func (h *history) answer(m chat.Message) []chat.ToolCall {
 		m.Content = m.Refusal
 	}
 	m.Refusal = ""
-	m.Parts = filled(m.Parts)
+	m.Parts, m.Extra = filled(m.Parts), wholeExtra(m.Extra)
 	calls := make([]chat.ToolCall, len(m.ToolCalls))
 	for i, c := range m.ToolCalls {
 		c.ID = h.uniqueID(c.ID)
-		c.Name = legalName(c.Name)
+		c.Name, c.Extra = legalName(c.Name), wholeExtra(c.Extra)
 		if args, ok := parseArguments(c.Arguments); ok {
 			c.Arguments = string(args)
 		} else {

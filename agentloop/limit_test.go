@@ -112,7 +112,7 @@ func TestAToolInsideItsNamesakeIsNotToldOfItsOwnLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				wait := tool(t, "spawn", func(ctx context.Context) (string, error) { <-ctx.Done(); return "", context.Cause(ctx) })
-				wait.Deadline = c.inner
+				wait.Deadline, wait.Effect = c.inner, agentloop.EffectIdempotent
 				var inner agentloop.Result
 				spawn := tool(t, "spawn", func(ctx context.Context) (string, error) {
 					inner = newAgent(t, agentloop.Config{Name: "child", Model: play(calls(call("", "spawn", "{}")), says("ok")), Tools: []agentloop.Tool{wait}}).Run(ctx)

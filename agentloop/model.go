@@ -18,7 +18,9 @@ import (
 //
 // For each piece of an answer a Model should call the request's OnOutput, or
 // [Alive] with the context: then a long answer that streams is no stall. OnBytes is
-// for whatever else comes, such as pings: they are life, but no answer.
+// for whatever else comes, such as pings: they are life, but no answer. OnWait tells
+// of a wait whose length is known, such as a Retry-After: the watchdog is patient for
+// as long, and then as usual. What a call lets hear after it was given up is not heard.
 //
 // An error may answer five questions, found with errors.As:
 //
@@ -133,6 +135,11 @@ func put(ctx context.Context, m Model, req *chat.Request) reply {
 		return reply{err: errNoResponse, retryable: true}
 	case resp.FinishReason.Failed():
 		return reply{err: &brokenOffError{resp.FinishReason}, retryable: true}
+	}
+	if u := whole(resp.Usage); u != resp.Usage {
+		counted := *resp // the model's own stays as it is
+		counted.Usage = u
+		resp = &counted
 	}
 	return reply{resp: resp}
 }

@@ -12,9 +12,7 @@ func (r *run) mayCall(ctx context.Context) bool {
 		switch {
 		case !ok:
 			return false
-		case g.flights == nil:
-			return true
-		case r.takePlace(ctx, probes):
+		case r.takePlaces(ctx, probes):
 			return true
 		case ctx.Err() != nil:
 			g.troubles.neutral(r)
@@ -23,32 +21,39 @@ func (r *run) mayCall(ctx context.Context) bool {
 	}
 }
 
-// takePlace waits for a place in flight, and reports false if ctx ended first, or
-// if there is trouble of all by now. A call that probes does not wait: whether
-// silent calls hold the places for ever is what it is to find out.
-func (r *run) takePlace(ctx context.Context, probes bool) bool {
-	g := r.group
-	switch {
-	case g.flights.try():
-	case probes:
-		return true
-	default:
-		r.does("waiting for its turn to call the model", ends)
-		enough := g.troubles.queue(r, true)
-		ok := g.flights.take(ctx, false, enough)
-		g.troubles.queue(r, false)
-		if !ok {
-			return false
+// takePlaces waits for a place in flight, of the agent's group and then of each in
+// whose tools that runs, and reports false if ctx ended first, or if there is trouble
+// of all by now. Who has all of them makes its call and gives them back, so none waits
+// for another in a circle. A call that probes does not wait: whether silent calls hold
+// the places for ever is what it is to find out.
+func (r *run) takePlaces(ctx context.Context, probes bool) bool {
+	var taken int32
+	for g := r.group; g != nil; g = g.outer {
+		if !g.flights.try() {
+			if probes {
+				break
+			}
+			r.does("waiting for its turn to call the model", ends)
+			enough := r.group.troubles.queue(r, true)
+			ok := g.flights.take(ctx, false, enough)
+			r.group.troubles.queue(r, false)
+			if !ok {
+				r.givePlaces(taken)
+				return false
+			}
 		}
+		taken++
 	}
-	r.placed.Store(true)
+	r.placed.Store(taken)
 	return true
 }
 
-// leavePlace gives the place back, if there is one: when the call has ended, or
+// leavePlace gives back the places that there are: when the call has ended, or
 // when it is known to be lost. Any goroutine may.
-func (r *run) leavePlace() {
-	if r.placed.CompareAndSwap(true, false) {
-		r.group.flights.give()
+func (r *run) leavePlace() { r.givePlaces(r.placed.Swap(0)) }
+
+func (r *run) givePlaces(n int32) {
+	for g := r.group; n > 0; g, n = g.outer, n-1 {
+		g.flights.give()
 	}
 }

@@ -313,8 +313,8 @@ func TestTheCallThatCompletesTheWorkWaitsForThoseBeforeIt(t *testing.T) {
 					}))
 				}
 				var list []chat.ToolCall
-				for _, name := range strings.Fields(c.names) {
-					list = append(list, call("", name, "{}"))
+				for i, name := range strings.Fields(c.names) {
+					list = append(list, call("", name, fmt.Sprintf(`{"i":%d}`, i)))
 				}
 				script := []step{calls(call("", "read", "{}")), calls(call("", "write", "{}")), calls(list...)}
 				res := runOne(t, agentloop.Config{Model: play(append(script, says("ok"))...), Tools: tools, Progression: c.prog})

@@ -30,9 +30,11 @@ type act struct {
 	life     time.Time // the last sign of it
 	spoke    time.Time // the first output of the model; zero if there is none
 	speaks   time.Time // the last
+	until    time.Time // when a wait ends that is known to be one; zero if there is none
 	patience patience
 	told     bool // the watchdog has spoken since
 	over     bool
+	number   int // of the main act: grows with each
 
 	call  *toolCall               // nil if it is none of a tool
 	stop  context.CancelCauseFunc // ends it alone; nil if nothing can
@@ -51,15 +53,25 @@ type pulse struct {
 	children map[*run]*act // agents that run inside its tools
 }
 
-// does notes what the agent does from now on.
-func (p *pulse) does(doing string, patience patience) {
+// does notes what the agent does from now on, and returns the number of that.
+func (p *pulse) does(doing string, patience patience) (number int) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.main.doing != "" {
 		p.before, p.took = p.main.doing, now.Sub(p.main.since)
 	}
-	p.main = act{doing: doing, since: now, life: now, patience: patience}
+	p.main = act{doing: doing, since: now, life: now, patience: patience, number: p.main.number + 1}
+	return p.main.number
+}
+
+// bears returns until when an act may be silent, if that is as long as the window: from
+// its last sign of life, or from the end of a wait that it has told of.
+func (a *act) bears(window time.Duration) time.Time {
+	if a.until.After(a.life) {
+		return a.until.Add(window)
+	}
+	return a.life.Add(window)
 }
 
 // runs notes a tool call that the agent makes from now on; it is to be ended.
@@ -143,23 +155,59 @@ func (p *pulse) silent() bool {
 	return p.main.told
 }
 
-// output notes output of the model that the agent waits for.
-func (p *pulse) output() {
+// A sound is what a call of the model lets hear of itself.
+type sound int
+
+const (
+	breath sound = iota // a sign of life, such as pings
+	word                // output of the model
+)
+
+// hears notes a sound of the main act with the number, and reports whether that is
+// the one under way.
+func (p *pulse) hears(number int, s sound) bool {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.main.spoke.IsZero() {
-		p.main.spoke = now
+	a := &p.main
+	if a.number != number || a.doing == "" {
+		return false
 	}
-	p.main.speaks = now
+	a.life, a.told = now, false
+	if s == word {
+		if a.spoke.IsZero() {
+			a.spoke = now
+		}
+		a.speaks = now
+	}
+	return true
+}
+
+// expects notes that the main act with the number will be silent until then, and
+// reports whether that is the one under way.
+func (p *pulse) expects(number int, until time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a := &p.main
+	if a.number != number || a.doing == "" {
+		return false
+	}
+	a.until = until
+	a.spoke, a.speaks = time.Time{}, time.Time{} // what comes after it is another answer
+	return true
 }
 
 // speech returns when the model that the agent waits for began to answer, and when
-// there was output last; zero if there was none.
+// there was output last; zero if there was none. So long as the client is known to
+// wait, it is as if there were.
 func (p *pulse) speech() (first, last time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.main.spoke, p.main.speaks
+	a := &p.main
+	if a.until.After(a.speaks) {
+		return a.until, a.until
+	}
+	return a.spoke, a.speaks
 }
 
 func (p *pulse) adopt(child *run, in *act) {
@@ -221,25 +269,48 @@ func some(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-// does notes what the agent does from now on.
-func (r *run) does(doing string, patience patience) {
-	r.pulse.does(doing, patience)
+// does notes what the agent does from now on, and returns the number of that.
+func (r *run) does(doing string, patience patience) (number int) {
+	number = r.pulse.does(doing, patience)
 	r.parent.beat(r.under)
+	return number
 }
 
-// output is output of the model that the agent waits for, and so a sign of life.
-func (r *run) output() {
-	r.pulse.output()
-	r.beat(nil)
+// A line is the one on which the watchdog hears of one call of the model. When that
+// is over, or was left behind, nothing that is said there counts: what goes on
+// streaming unheard is no life of the call after it.
+type line struct {
+	of     *run
+	number int // of the act
 }
 
-// bytes are a sign of life without output, such as pings.
-func (r *run) bytes() { r.beat(nil) }
+type lineKey struct{}
+
+// hears is a sound of the call.
+func (l *line) hears(s sound) {
+	if r := l.of; r.pulse.hears(l.number, s) {
+		r.parent.beat(r.under)
+	}
+}
+
+func (l *line) output() { l.hears(word) }
+func (l *line) bytes()  { l.hears(breath) }
+
+// waits is a wait of known length that the client of the model begins.
+func (l *line) waits(d time.Duration) {
+	if d > 0 && l.of.pulse.expects(l.number, time.Now().Add(d)) {
+		l.hears(breath)
+	}
+}
 
 // listen lets the watchdog hear what comes of the answer to a request. What the
 // template listens with hears it as well.
-func (r *run) listen(req *chat.Request) {
-	req.OnOutput, req.OnBytes = both(r.output, req.OnOutput), both(r.bytes, req.OnBytes)
+func (l *line) listen(req *chat.Request) {
+	req.OnOutput, req.OnBytes = both(l.output, req.OnOutput), both(l.bytes, req.OnBytes)
+	waits := req.OnWait
+	if req.OnWait = l.waits; waits != nil {
+		req.OnWait = func(d time.Duration) { l.waits(d); waits(d) }
+	}
 }
 
 // both returns a function that calls one and then the other, which may be nil.

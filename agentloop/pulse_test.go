@@ -100,7 +100,8 @@ func TestCallsBesideEachOtherAreJudgedAlone(t *testing.T) {
 					for i, name := range []string{"a", "b"} {
 						want := name + " is through"
 						if stopped[name] {
-							want = "error: " + name + " was stopped: it showed no life for 5m0s: context canceled"
+							want = "error: " + name + " was stopped: it showed no life for 5m0s: context canceled\n" +
+								"[nobody knows whether " + name + " took effect: find out before you call it again]"
 						}
 						assert.Equal(t, want, res.Messages[2+i].Content, "action %d", action)
 					}

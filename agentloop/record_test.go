@@ -43,7 +43,12 @@ func TestACallThatTheWatchdogEndedIsRecorded(t *testing.T) {
 				require.Contains(t, first.Messages[2].Content, "gave up")
 				second := run(play(says("end")))
 				assert.Equal(t, agentloop.Done, second.Outcome, second.Err)
-				assert.Empty(t, second.Uncertain)
+				var want []agentloop.Uncertainty
+				if effect == agentloop.EffectOnce { // what it says when it was stopped for want of life is no proof
+					want = append(want, agentloop.Uncertainty{Agent: "a", Tool: "post", CallID: "p", Arguments: "{}"})
+				}
+				assert.Equal(t, want, first.Uncertain)
+				assert.Equal(t, want, second.Uncertain)
 				assert.Equal(t, first.ToolCalls, second.ToolCalls)
 				assert.Equal(t, transcript(first.Messages), transcript(second.Messages[:len(first.Messages)]))
 				assert.Equal(t, 1, ran)

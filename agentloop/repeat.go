@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // repeats watches whether rounds still bring something new.
@@ -19,7 +20,12 @@ import (
 // unless there is work in it, see failure. A round is what the best of its calls
 // is. Only rows of rounds count, and anything new ends a row, so cycles of any
 // length up to the window are seen and rereading a few things is not. Echoes get
-// more patience: a tool may well answer every call with "ok".
+// more patience: a tool may well answer every call with "ok". So does, once more, work
+// that is answered with what is known, for what is long and new each time may be a
+// label as well.
+//
+// The same call whose result is new in numbers, times and ids alone is an echo: they
+// change by themselves.
 //
 //	rounds in a row   below half   half on     three quarters on   all
 //	what is done      nothing      a warning   calls are blocked   stalled
@@ -35,6 +41,7 @@ type repeats struct {
 
 	repeats int                 // rounds in a row
 	echoes  int                 // rounds in a row, repeats included
+	works   int                 // rounds in a row without proof of anything new, echoes included
 	row     []RepeatedCall      // of the row, the first few kinds
 	at      map[uint64]int      // where a call stands in row
 	tools   map[string]struct{} // that the row's calls are of
@@ -47,18 +54,21 @@ const (
 	nothing news = iota // no call that counts
 	repeat
 	echo
+	unproved // work, but for what its result says
 	fresh
 )
 
 const (
-	// echoPatience is how many echoes weigh as much as one repeat.
+	// echoPatience is how many echoes weigh as much as one repeat, and
+	// workPatience how much work of which no result tells.
 	echoPatience = 3
+	workPatience = 3 * echoPatience
 	// longArguments is from how many bytes on arguments are content of their
 	// own: to send that again is no news, though the result be another one
 	// ("now 17 paragraphs"). Short ones say which thing to look at again.
 	longArguments = 64
-	// workArguments is from how many bytes on new arguments are work, whatever the
-	// result: a section of a text, not one more way to ask for the same.
+	// workArguments is from how many bytes on new arguments are work: a section of a
+	// text, not one more way to ask for the same.
 	workArguments = 128
 	// maxEvidence bounds the kinds of calls kept as evidence.
 	maxEvidence = 8
@@ -102,12 +112,15 @@ func (r *repeats) add(tool string, raw json.RawMessage, result string, failed bo
 // success says how new a call is that gave a result.
 func (r *repeats) success(tool string, args []byte, result string, knownArgs sight) news {
 	knownResult := r.known(r.key(tool, "result", []byte(result), nil))
+	knownWords := r.known(r.wordsKey(tool, args, result))
 	switch knownCall := r.known(r.key(tool, "call", []byte(result), args)); {
 	case knownCall == inSight:
 		return repeat
+	case knownArgs == never && len(args) >= workArguments && knownResult == inSight:
+		return unproved
 	case knownArgs == never && len(args) >= workArguments:
 		return fresh
-	case knownCall == outOfSight, knownResult == inSight, knownArgs == inSight && len(args) >= longArguments:
+	case knownCall == outOfSight, knownResult == inSight, knownWords == inSight, knownArgs == inSight && len(args) >= longArguments:
 		return echo
 	}
 	return fresh
@@ -133,13 +146,40 @@ func (r *repeats) failure(tool string, args []byte, text string, knownArgs sight
 // wordsOf returns the words of a text that have no digit in them: those that have
 // are times, numbers and ids.
 func wordsOf(text string) []byte {
-	var words []byte
-	for word := range strings.FieldsFuncSeq(text, func(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(c) }) {
-		if !strings.ContainsFunc(word, unicode.IsDigit) {
-			words = append(append(words, word...), ' ')
+	words := make([]byte, 0, len(text)+1)
+	begin, digits := 0, false // of the word under way
+	end := func() {
+		switch {
+		case digits:
+			words = words[:begin]
+		case len(words) > begin:
+			words = append(words, ' ')
+		}
+		begin, digits = len(words), false
+	}
+	for _, c := range text {
+		switch {
+		case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z':
+			words = append(words, byte(c))
+		case '0' <= c && c <= '9':
+			digits = true
+		case c < utf8.RuneSelf:
+			end()
+		case unicode.IsLetter(c):
+			words = utf8.AppendRune(words, c)
+		case unicode.IsDigit(c):
+			digits = true
+		default:
+			end()
 		}
 	}
+	end()
 	return words
+}
+
+// wordsKey is what a call is remembered by with the words of its result.
+func (r *repeats) wordsKey(tool string, args []byte, result string) uint64 {
+	return r.key(tool, "said", wordsOf(result), args)
 }
 
 // key is what a fact about a call is remembered by.
@@ -209,11 +249,16 @@ func (r *repeats) turn() {
 	case repeat:
 		r.repeats++
 		r.echoes++
+		r.works++
 	case echo:
 		r.repeats = 0
 		r.echoes++
+		r.works++
+	case unproved:
+		r.repeats, r.echoes = 0, 0
+		r.works++
 	case fresh:
-		r.repeats, r.echoes, r.row = 0, 0, nil
+		r.repeats, r.echoes, r.works, r.row = 0, 0, 0, nil
 		clear(r.at)
 		clear(r.tools)
 	}
@@ -225,9 +270,15 @@ func (r *repeats) past(num, den int) bool {
 	return r.limit > 0 && (den*r.repeats >= num*r.limit || den*r.echoes >= num*echoPatience*r.limit)
 }
 
-// over reports whether the limit is reached, near whether a warning is due.
-func (r *repeats) over() bool { return r.past(1, 1) }
-func (r *repeats) near() bool { return r.past(1, 2) }
+// toil reports whether num/den of the patience with work is gone.
+func (r *repeats) toil(num, den int) bool {
+	return r.limit > 0 && den*r.works >= num*workPatience*r.limit
+}
+
+// over reports whether the limit is reached, near whether a warning is due. Of work
+// that is warned late, and it is not blocked: it may well be what it looks like.
+func (r *repeats) over() bool { return r.past(1, 1) || r.toil(1, 1) }
+func (r *repeats) near() bool { return r.past(1, 2) || r.toil(3, 4) }
 
 // blocks reports whether a call must not run: the row is long, and the call, or
 // at least its tool, is of it.
@@ -248,7 +299,7 @@ func (r *repeats) block() { r.round = max(r.round, repeat) }
 
 // end returns the evidence.
 func (r *repeats) end() error {
-	e := &RepeatError{Rounds: r.echoes, Calls: slices.Clone(r.row)}
+	e := &RepeatError{Rounds: r.works, Calls: slices.Clone(r.row)}
 	slices.SortStableFunc(e.Calls, func(a, b RepeatedCall) int { return b.Times - a.Times })
 	return e
 }

@@ -55,9 +55,18 @@ func TestRepeatsEndTheRun(t *testing.T) {
 	}
 }
 
+// inWords writes a number without digits.
+func inWords(n int) string {
+	text := ""
+	for ; n > 0; n /= 10 {
+		text = strings.Fields("none one two three four five six seven eight nine")[n%10] + "-" + text
+	}
+	return text
+}
+
 func TestNoRepeats(t *testing.T) {
 	n := 0
-	fresh := tool(t, "fresh", func(context.Context) (string, error) { n++; return fmt.Sprint(n), nil })
+	fresh := tool(t, "fresh", func(context.Context) (string, error) { n++; return inWords(n), nil })
 	same := tool(t, "same", result("waiting"))
 	poll := tool(t, "poll", result("waiting"))
 	poll.Polling = true
@@ -147,9 +156,15 @@ func TestRepeatsAreBlockedBeforeTheyEndTheRun(t *testing.T) {
 	})
 }
 
-// The text of an error, and how much there is by now, are no news.
+// The text of an error, and how much there is by now, are no news; nor are times and
+// ids in what the same call brings. A tool that watches a number is one for polling.
 func TestWhatOnlyLooksNew(t *testing.T) {
 	n := 0
+	says := func(text func() string) func(context.Context) (string, error) {
+		return func(context.Context) (string, error) { n++; return text(), nil }
+	}
+	poll := tool(t, "t", says(func() string { return fmt.Sprint(n) }))
+	poll.Polling = true
 	counter := func(fail bool) func(context.Context) (string, error) {
 		return func(context.Context) (string, error) {
 			n++
@@ -167,8 +182,12 @@ func TestWhatOnlyLooksNew(t *testing.T) {
 	}{
 		"an error with a time":           {tool(t, "t", counter(true)), `{}`, 5},
 		"a paragraph appended again":     {tool(t, "t", counter(false)), paragraph, 13},
-		"the next page of something":     {tool(t, "t", counter(false)), `{"what":"next"}`, 0},
-		"what else the same words bring": {tool(t, "t", counter(false)), `{"cmd":"go test ./..."}`, 0},
+		"a count":                        {tool(t, "t", says(func() string { return fmt.Sprint(n) })), `{}`, 13},
+		"a count that is watched":        {poll, `{}`, 0},
+		"an id and a time":               {tool(t, "t", says(func() string { return fmt.Sprintf(`{"ok":true,"id":"msg_%d","ts":"12:00:%02dZ"}`, n, n%60) })), `{"text":"hello"}`, 13},
+		"how long it took":               {tool(t, "t", says(func() string { return fmt.Sprintf("exit 1, no output (%d.%03d s)", n%3, n*37%1000) })), `{}`, 13},
+		"the next page of something":     {tool(t, "t", says(func() string { return fmt.Sprintf("page %d: %s", n, inWords(n)) })), `{"what":"next"}`, 0},
+		"what else the same words bring": {tool(t, "t", says(func() string { return fmt.Sprintf("FAIL: %s (%d ms)", inWords(n), n) })), `{"cmd":"go test ./..."}`, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := numbered(func(int) []chat.ToolCall { return []chat.ToolCall{call("", "t", c.args)} })
@@ -224,16 +243,45 @@ func TestStepsAreNews(t *testing.T) {
 	assert.Len(t, res.Steps, 30)
 }
 
-// What is long and new is work, though the tool answers each time with the same;
-// what is short and new may be a label.
+// What is long and new is work, though the tool answers each time with the same; what is
+// short and new may be a label. But a label may be long, so that has an end as well,
+// unless results tell that something was done. It is warned of late, and not blocked.
 func TestLongWorkIsNoRepeat(t *testing.T) {
-	for size, want := range map[int]error{127: agentloop.ErrRepeating, 128: agentloop.ErrRounds} {
-		m := numbered(func(n int) []chat.ToolCall {
-			text := fmt.Sprintf("section %03d ", n)
-			return []chat.ToolCall{call("", "append", fmt.Sprintf(`{"text":%q}`, text+strings.Repeat("x", size-len(`{"text":""}`)-len(text))))}
+	n := 0
+	grows := func(context.Context) (string, error) { n++; return fmt.Sprintf("written, %d bytes by now", n), nil }
+	for name, c := range map[string]struct {
+		size   int
+		result func(context.Context) (string, error)
+		rounds int // 0: to the last
+		ran    int
+	}{
+		"short":                           {127, result("ok"), 13, 10},
+		"long":                            {128, result("ok"), 37, 37},
+		"short, and the results tell":     {127, grows, 0, 60},
+		"long, and the results tell":      {128, grows, 0, 60},
+		"long, and the results are words": {128, func(context.Context) (string, error) { n++; return inWords(n), nil }, 0, 60},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := numbered(func(n int) []chat.ToolCall {
+				text := fmt.Sprintf("section %03d ", n)
+				return []chat.ToolCall{call("", "append", fmt.Sprintf(`{"text":%q}`, text+strings.Repeat("x", c.size-len(`{"text":""}`)-len(text))))}
+			})
+			warned := 0
+			res := runOne(t, agentloop.Config{Model: m, Repeats: 4, MaxRounds: 60, Tools: []agentloop.Tool{tool(t, "append", c.result)}, OnEvent: func(e agentloop.Event) {
+				if e.Kind == agentloop.EventWarned && warned == 0 {
+					warned = e.Round
+				}
+			}})
+			assert.Equal(t, c.ran, res.ToolCalls)
+			if c.rounds == 0 {
+				assert.ErrorIs(t, res.Err, agentloop.ErrRounds)
+				assert.Zero(t, warned)
+				return
+			}
+			assert.ErrorIs(t, res.Err, agentloop.ErrRepeating)
+			assert.Equal(t, c.rounds, res.Rounds)
+			assert.Equal(t, map[int]int{127: 7, 128: 28}[c.size], warned)
 		})
-		res := runOne(t, agentloop.Config{Model: m, Repeats: 4, MaxRounds: 60, Tools: []agentloop.Tool{tool(t, "append", result("ok"))}})
-		assert.ErrorIs(t, res.Err, want, "%d bytes", size)
 	}
 }
 

@@ -82,8 +82,9 @@ type Result struct {
 	// Replayed is how many of Rounds were not asked for but found in the journal.
 	Replayed int
 
-	// Uncertain lists calls that were under way when an earlier process ended, and
-	// whose effect nobody knows. They were not repeated; the model was told.
+	// Uncertain lists calls of EffectOnce tools whose effect nobody knows: those that
+	// ran into a deadline, were ended, panicked, or were under way when an earlier
+	// process ended. Nothing asked the model to repeat them; it was told.
 	Uncertain []Uncertainty
 
 	// JournalErr is why the agent's end is not in the journal. What came before is.

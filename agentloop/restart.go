@@ -91,9 +91,8 @@ func (r *run) again(ctx context.Context, end **ending) bool {
 // revive makes a run that came to an end ready to go on. The ids of calls go on
 // as well, unless anew: tools were told that each is of one call.
 func (r *run) revive(from Outcome, fresh, anew bool) {
-	r.ladder.down()
+	r.calm()
 	r.faults, r.first = 0, nil
-	r.repeats = newRepeats(r.agent.cfg.Repeats, r.agent.cfg.RepeatWindow)
 	r.restarted = from == Failed
 	switch {
 	case fresh:

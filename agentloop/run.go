@@ -24,6 +24,7 @@ type run struct {
 	// parent is the run whose tool this one runs in, or nil.
 	parent *run
 	under  *act // what that does meanwhile; nil for the main thing
+	depth  int  // how many there are above it
 
 	pulse   pulse                   // any goroutine
 	round   atomic.Int32            // the one under way, from 1; any goroutine
@@ -32,7 +33,7 @@ type run struct {
 	spent   expenses                // any goroutine
 	reins   reins                   // any goroutine
 	quiet   atomic.Bool             // it plays its journal; any goroutine
-	placed  atomic.Bool             // it holds one of the group's places in flight; any goroutine
+	placed  atomic.Int32            // places in flight that it holds, of its group and those around that; any goroutine
 	tape    *tape                   // nil without a journal
 
 	hist    *history
@@ -82,6 +83,7 @@ func (r *run) startOver() {
 // thousand agents that wait each holds that much of a stack.
 func (r *run) run(ctx context.Context) *Result {
 	if r.parent = self(ctx); r.parent != nil {
+		r.depth = r.parent.depth + 1
 		r.under = callOf(ctx, r.parent).within()
 		r.parent.pulse.adopt(r, r.under)
 		defer r.parent.pulse.release(r)
@@ -89,7 +91,10 @@ func (r *run) run(ctx context.Context) *Result {
 	outer := context.WithValue(ctx, runKey{}, r)
 	ctx, stop := r.begin(outer)
 	defer stop()
-	end := r.openTape(ctx)
+	end := r.tooDeep()
+	if end == nil {
+		end = r.openTape(ctx)
+	}
 	if end == nil { // never without the journal that it is to have
 		end = r.rounds(ctx)
 		for r.again(ctx, &end) {
@@ -98,6 +103,15 @@ func (r *run) run(ctx context.Context) *Result {
 	}
 	r.conclude(outer, end)
 	return &r.res
+}
+
+// tooDeep ends an agent that runs in the tool of an agent that runs in the tool of
+// another one, and so on: for those that delegate to their like that is the only end.
+func (r *run) tooDeep() *ending {
+	if r.depth <= r.group.deepest {
+		return nil
+	}
+	return &ending{outcome: Failed, err: fmt.Errorf("%w: at most %d are allowed: do the work without a further agent", ErrTooDeep, r.group.deepest)}
 }
 
 // begin begins the run, and returns the context that it lives in.
@@ -146,7 +160,7 @@ func (r *run) rounds(ctx context.Context) *ending {
 		if ctx.Err() != nil {
 			return r.stopped(ctx, nil)
 		}
-		if b := r.broke(); b != nil {
+		if b := r.broke(); b != nil && !r.tape.goesOn() {
 			return &ending{outcome: Exhausted, err: b}
 		}
 		resp, end := r.ask(ctx)
@@ -164,7 +178,7 @@ func (r *run) rounds(ctx context.Context) *ending {
 func (r *run) act(ctx context.Context, resp *chat.Response) *ending {
 	r.res.Rounds++
 	r.faults, r.first = 0, nil
-	t := readTurn(resp)
+	t := r.readTurn(resp)
 	if t.text != "" {
 		r.res.Text = t.text
 	}
@@ -218,7 +232,7 @@ func (r *run) advice(why error) string {
 // climb goes one rung up the ladder of remedies for answers of no use.
 func (r *run) climb(why error, text string) *ending {
 	next := r.prog.next()
-	pressing, _ := r.pressing()
+	pressing, doubt := r.pressing()
 	if err := r.ladder.up(why, text, pressing != nil); err != nil {
 		refusal := r.noChoice
 		if refusal == nil {
@@ -227,7 +241,12 @@ func (r *run) climb(why error, text string) *ending {
 		if refusal != nil && pressing != nil {
 			err = fmt.Errorf("%w; the server takes no tool_choice: %w", err, muted(refusal))
 		}
-		return &ending{outcome: Stalled, err: err}
+		if doubt != "" {
+			err = fmt.Errorf("%w; it was not pressed, for a call of %s was %w", err, doubt, ErrUncertain)
+		}
+		if end := r.impatient(&ending{outcome: Stalled, err: err}); end != nil {
+			return end
+		}
 	}
 	r.res.Nudges++
 	e := Event{Kind: EventNudged, Err: why}

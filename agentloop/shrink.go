@@ -43,7 +43,7 @@ func (r *run) fit(ctx context.Context, refusal error) *ending {
 	goal := int64(ample * float64(room))
 	before := r.hist.bytes
 	var did []string
-	if n := r.hist.cutResults(func() bool { return r.size() <= goal }, r.gauge.shrunk); n > 0 {
+	if n := r.hist.cutResults(func() bool { return r.size() <= goal }); n > 0 {
 		did = append(did, fmt.Sprintf("%d old results cut", n))
 	}
 	if r.size() > goal && r.agent.cfg.Summarize {
@@ -54,10 +54,8 @@ func (r *run) fit(ctx context.Context, refusal error) *ending {
 			did, r.summed = append(did, "older rounds summed up"), false
 		}
 	}
-	if over := r.size() - room; over > 0 {
-		perByte := max(r.gauge.rate, tokensPerByte)
-		if n := r.hist.cutNewest(int(float64(over)/perByte) + 1); n > 0 {
-			r.gauge.shrunk()
+	if r.size() > room && !r.gauge.wonders(r.sent()) {
+		if n := r.hist.cutNewest(r.sent() - r.gauge.bytesFor(room) + 1); n > 0 {
 			did = append(did, fmt.Sprintf("%d new results cut", n))
 		}
 	}
@@ -66,7 +64,7 @@ func (r *run) fit(ctx context.Context, refusal error) *ending {
 		r.res.Shrinks++
 		r.emit(Event{Kind: EventShrunk, Text: fmt.Sprintf("%s: %d of %d bytes left", strings.Join(did, ", "), r.hist.bytes, before)})
 	}
-	if size := r.size(); size > room {
+	if size := r.size(); size > room && !r.tape.goesOn() && !r.gauge.wonders(r.sent()) {
 		return &ending{outcome: Exhausted, err: &ContextError{Tokens: size, Window: room, Err: refusal}}
 	}
 	return nil
@@ -84,13 +82,13 @@ func (r *run) overflown(ctx context.Context, refusal error) *ending {
 	r.shrinks++
 	bytes := r.sent()
 	r.gauge.refused(bytes, int64(r.agent.cfg.Window))
-	if r.shrinks > maxShrinks {
+	if r.shrinks > maxShrinks && !r.tape.goesOn() {
 		return &ending{outcome: Exhausted, err: &ContextError{Tokens: r.size(), Window: r.room(), Err: refusal}}
 	}
 	if end := r.fit(ctx, refusal); end != nil {
 		return end
 	}
-	if r.sent() >= bytes {
+	if r.sent() >= bytes && !r.tape.goesOn() {
 		return &ending{outcome: Exhausted, err: &ContextError{Tokens: r.size(), Window: r.room(), Err: refusal}}
 	}
 	return nil
@@ -103,8 +101,7 @@ func (r *run) summarize(ctx context.Context, room int64) *ending {
 	if from >= to {
 		return nil
 	}
-	perByte := max(r.gauge.rate, tokensPerByte)
-	text := r.hist.transcript(from, to, int(float64(room)/perByte*ample))
+	text := r.hist.transcript(from, to, int(ample*float64(room)/r.gauge.slope(true)))
 	if r.hist.summary != "" {
 		text = "## summary of what was before\n" + r.hist.summary + "\n" + text
 	}
@@ -112,11 +109,21 @@ func (r *run) summarize(ctx context.Context, room int64) *ending {
 	req.Messages = []chat.Message{chat.User(summaryTask(text))}
 	req.ResponseFormat, req.Stop = nil, nil // they shape the agent's answers
 	req.Finishing = req.Finishing || r.prog.finishing()
-	r.listen(&req)
 	began := time.Now()
-	ans, lost := r.consult(ctx, &req, question{
-		sent: messageBytes(&req.Messages[0]), doing: "having the work so far summed up", summary: true,
-	})
+	q := question{sent: messageBytes(&req.Messages[0]), doing: "having the work so far summed up", summary: true}
+	faults, first := r.faults, r.first // of the request that this is for
+	ans, lost := r.consult(ctx, &req, q)
+	for tries := max(0, r.group.cfg.Restarts); lost == nil && ctx.Err() == nil && ans.err != nil && ans.retryable && tries > 0; tries-- {
+		if end := r.pause(ctx, &ans); end != nil {
+			return end
+		}
+		again := req // the one before may still be read
+		again.Restart = true
+		ans, lost = r.consult(ctx, &again, q)
+	}
+	if r.faults, r.first = faults, first; lost == nil && ans.err == nil {
+		r.faults, r.first = 0, nil
+	}
 	switch {
 	case lost != nil && ctx.Err() != nil:
 		return r.stopped(ctx, lost)
@@ -143,7 +150,6 @@ func (r *run) summarize(ctx context.Context, room int64) *ending {
 		return nil
 	}
 	r.hist.sumUp(from, to, summary)
-	r.gauge.shrunk()
 	r.summed = true
 	r.emit(Event{Kind: EventSummarized, Text: summary, After: time.Since(began)})
 	return nil

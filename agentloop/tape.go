@@ -136,6 +136,23 @@ func (t *tape) stops() bool {
 	return t != nil && len(t.todo) > 0 && (t.todo[0].Kind == entryEnd || t.todo[0].Kind == entryAgain)
 }
 
+// goesOn reports whether more was recorded here: whatever would end the agent now, it
+// went on then.
+func (t *tape) goesOn() bool { return !t.live() && !t.stops() }
+
+// ends reports whether the agent came to such an end here.
+func (t *tape) ends(as Outcome) bool { return t.stops() && t.todo[0].Outcome == as }
+
+// knows reports whether a call of the answer that was played last has a result, or
+// was begun.
+func (t *tape) knows(id string) bool {
+	if t == nil {
+		return false
+	}
+	_, known := t.now[id]
+	return known
+}
+
 // live reports whether things may happen now that are not recorded.
 func (t *tape) live() bool { return t == nil || !t.finished && t.ahead == 0 }
 

@@ -28,7 +28,8 @@ type Tool struct {
 
 	// Run does the work. args is a JSON object. The text becomes the result
 	// that the model sees; of an error the model sees the text, so it should
-	// say what to do better. See also [Fatal].
+	// say what to do better, and behind it what was returned beside it. See also
+	// [Fatal].
 	//
 	// Calls of one message run at the same time, and agents share the tool, so
 	// Run must be safe for concurrent use. When ctx ends Run should return; if
@@ -36,13 +37,22 @@ type Tool struct {
 	// ctx is a key by which others can tell that they are asked a second time.
 	Run func(ctx context.Context, args json.RawMessage) (string, error)
 
-	// Deadline bounds each call. Zero means Config.ToolDeadline, a negative
-	// value none: then only the agent's end stops it.
+	// Deadline bounds each call. Zero means Config.ToolDeadline, or none if the tool
+	// RunsAgents, a negative value none: then only the agent's end stops it.
 	Deadline time.Duration
+
+	// RunsAgents says that the tool runs agents, with its context (see [Agent.Run]):
+	// they have their own bounds, and the watchdog, and the group's deadline is the
+	// tool's. Without it, or a Deadline that is enough, they are cut after a minute.
+	RunsAgents bool
 
 	// Sequential tools run alone: after all earlier calls of the same message
 	// and before all later ones. Set it where the order of calls matters
 	// (write, then append).
+	//
+	// Of equal calls in one message one is run, and its result is that of all, unless
+	// the tool is Polling or has no Effect, or a call with an effect stands between them
+	// that is of another tool, or of this one if it is Sequential.
 	Sequential bool
 
 	// Effect says what a call changes. The zero value is the careful one.
@@ -69,8 +79,10 @@ type Effect int
 
 const (
 	// EffectOnce changes something, and twice is not the same as once. A call of
-	// unknown outcome is not repeated: the model and the result are told that it
-	// is uncertain.
+	// unknown outcome is neither repeated nor demanded again: the model and the
+	// result are told that it is uncertain. That is one that was under way when the
+	// process ended, one that did not return in time, was stopped or panicked, and
+	// one whose error matches [ErrUncertain] or [context.DeadlineExceeded].
 	EffectOnce Effect = iota
 	// EffectIdempotent changes something, but repeating a call does no harm.
 	EffectIdempotent
@@ -104,7 +116,7 @@ func NewTool[In, Out any](name, description string, run func(ctx context.Context
 		}
 		out, err := run(ctx, in)
 		if err != nil {
-			return "", err
+			return beside(out), err
 		}
 		return render(out)
 	}
@@ -186,6 +198,18 @@ func (e *misfitError) Error() string {
 }
 
 func (e *misfitError) Unwrap() error { return e.err }
+
+// beside renders what a function returned beside its error, if that is anything.
+func beside[Out any](out Out) string {
+	if reflect.ValueOf(&out).Elem().IsZero() {
+		return ""
+	}
+	text, err := render(out)
+	if err != nil {
+		return "" // the error that it returned says more
+	}
+	return text
+}
 
 func render(out any) (string, error) {
 	if s, ok := out.(string); ok {

@@ -221,7 +221,7 @@ func (t *troubles) judgeLocked(x *trouble, endpoint string) *SystemicError {
 	// Those without a place are no sign of health, and of trouble only if what holds
 	// all the places is silent: then they get no answer either.
 	atWork := max(len(x.live)-x.idle, min(x.left, t.most))
-	if x.idle > 0 && len(x.waiting) >= t.places {
+	if x.idle > 0 && t.places > 0 && len(x.waiting) >= t.places { // without, they wait for those of a group around this one
 		queued, atWork = x.idle, max(atWork, len(x.live))
 		sure += queued
 	}

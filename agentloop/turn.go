@@ -25,7 +25,7 @@ type turn struct {
 // servers say stop, or nothing, beside calls. Only a reason that says the
 // message was cut overrules them: its last call is not what the model meant,
 // even if it parses.
-func readTurn(resp *chat.Response) turn {
+func (r *run) readTurn(resp *chat.Response) turn {
 	m := &resp.Message
 	t := turn{text: strings.TrimSpace(textOf(m))}
 	switch {
@@ -42,6 +42,9 @@ func readTurn(resp *chat.Response) turn {
 	case announced:
 		t.idle = ErrNoCall
 	case t.text != "" && !thoughtOnly(t.text):
+		if name := r.writtenCall(t.text); name != "" && !r.prog.complete() {
+			t.idle = &writtenCallError{name}
+		}
 		return t
 	case t.text != "":
 		t.idle = ErrReasoningOnly

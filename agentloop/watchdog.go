@@ -32,7 +32,7 @@ func (r *run) glimpses(now time.Time, list []glimpse) []glimpse {
 		acts = append(one[:0], &p.main)
 	}
 	for _, a := range acts {
-		s := glimpse{act: a, until: a.life.Add(r.group.window(a.patience)), told: a.told}
+		s := glimpse{act: a, until: a.bears(r.group.window(a.patience)), told: a.told}
 		if p.main.doing == "" || a.patience == ends {
 			s.until = now.Add(r.group.window(usual))
 		}
@@ -96,7 +96,7 @@ func (r *run) accuse(a *act, now time.Time) (stalled, bool) {
 	p := &r.pulse
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if a.told || a.over || p.main.doing == "" || a.patience == ends || a.life.Add(r.group.window(a.patience)).After(now) {
+	if a.told || a.over || p.main.doing == "" || a.patience == ends || a.bears(r.group.window(a.patience)).After(now) {
 		return stalled{}, false
 	}
 	a.told = true

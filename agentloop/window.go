@@ -7,9 +7,6 @@ import (
 )
 
 const (
-	// tokensPerByte is what is assumed of text that no server has counted yet:
-	// prose takes a quarter of a token for a byte, code and JSON a third.
-	tokensPerByte = 1.0 / 3
 	// messageOverhead is what a message weighs beside its text, in bytes.
 	messageOverhead = 16
 	// pictureBytes is what a picture weighs: its size on the wire says nothing.
@@ -68,46 +65,3 @@ func messageBytes(m *chat.Message) int {
 	}
 	return n
 }
-
-// A gauge estimates how many tokens a conversation takes. It learns from what
-// servers count: of the part they have counted it knows the size, of what came
-// since it knows the bytes.
-type gauge struct {
-	rate    float64 // tokens for a byte, as last counted
-	tokens  int64   // counted for the first bytes of the conversation
-	bytes   int
-	ceiling int64 // tokens, by estimate, that a server has refused; 0 if none
-}
-
-// size estimates the tokens of a conversation of the given bytes.
-func (g *gauge) size(bytes int) int64 {
-	if g.tokens > 0 && bytes >= g.bytes {
-		return g.tokens + int64(float64(bytes-g.bytes)*max(g.rate, tokensPerByte))
-	}
-	rate := g.rate
-	if rate == 0 {
-		rate = tokensPerByte
-	}
-	return int64(float64(bytes) * rate)
-}
-
-// counted notes what a server counted for a conversation of the given bytes.
-func (g *gauge) counted(tokens int64, bytes int) {
-	if tokens <= 0 || bytes <= 0 {
-		return
-	}
-	g.tokens, g.bytes, g.rate = tokens, bytes, float64(tokens)/float64(bytes)
-}
-
-// refused notes that a conversation was too large for the server. If it was
-// smaller than the window by our count, then our count is wrong.
-func (g *gauge) refused(bytes int, window int64) {
-	if size := g.size(bytes); window > 0 && size < window {
-		g.rate = max(g.rate, float64(window)/float64(bytes))
-	}
-	g.tokens, g.bytes = 0, 0
-	g.ceiling = g.size(bytes)
-}
-
-// shrunk notes that the conversation is no longer what was counted.
-func (g *gauge) shrunk() { g.tokens, g.bytes = 0, 0 }

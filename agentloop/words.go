@@ -23,6 +23,9 @@ func advice(why error, next *Step) string {
 		b.WriteString("Your last message was withheld by a content filter. Say it in another way.")
 	case errors.Is(why, ErrReasoningOnly):
 		b.WriteString("Your last message held only thoughts, no answer.")
+	case wroteCall(why) != "":
+		fmt.Fprintf(&b, "Your last message has a call of %s written as text, which is not run.", wroteCall(why))
+		b.WriteString(" Make the call as a tool call. What is only to be shown belongs in a code block.")
 	case errors.Is(why, ErrNoCall):
 		b.WriteString("Your last message announced a tool call, but none arrived.")
 	case errors.Is(why, ErrEmpty):
@@ -38,6 +41,14 @@ func advice(why error, next *Step) string {
 	}
 	fmt.Fprintf(&b, " The step %q is missing: call %s now.", next.Name, names(next.Tools))
 	return b.String()
+}
+
+// wroteCall returns the tool that was called in words, if that is why.
+func wroteCall(why error) string {
+	if e, ok := errors.AsType[*writtenCallError](why); ok {
+		return e.tool
+	}
+	return ""
 }
 
 // unsure tells the model of a step that it is not to take in haste.

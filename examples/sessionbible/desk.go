@@ -68,10 +68,9 @@ type reading struct {
 func (d *desk) readMessage(_ context.Context, in readArgs) (reading, error) {
 	all := d.session.Messages
 	r := reading{Index: in.Index, InRange: in.Index >= d.article.First && in.Index <= d.article.Last}
-	if in.Index < 0 || in.Index >= len(all) {
-		r.Note = fmt.Sprintf("there is no message %d, the session has 0 to %d; your article is on %s",
+	if in.Index < 0 || in.Index >= len(all) { // an error, or the step would be taken with nothing read
+		return reading{}, fmt.Errorf("there is no message %d, the session has 0 to %d; your article is on %s",
 			in.Index, len(all)-1, d.article.messages())
-		return r, nil
 	}
 	m := &all[in.Index]
 	parts := paginate(m.text(), pageSize)

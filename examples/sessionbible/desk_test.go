@@ -37,10 +37,8 @@ func TestReadMessage(t *testing.T) {
 	assert.Equal(t, "please do this for me", before.Text)
 	assert.Equal(t, "background only: your article is on messages 1 to 2", before.Note)
 	for _, index := range []int{-1, 4, 1 << 40} {
-		r := read(index, 0)
-		assert.False(t, r.InRange)
-		assert.Empty(t, r.Text)
-		assert.Contains(t, r.Note, "the session has 0 to 3; your article is on messages 1 to 2")
+		_, err := d.readMessage(t.Context(), readArgs{Index: index})
+		assert.ErrorContains(t, err, "the session has 0 to 3; your article is on messages 1 to 2", "the step is not taken")
 	}
 	_, err := d.readMessage(t.Context(), readArgs{Index: 1, Page: 4})
 	assert.EqualError(t, err, "message 1 has pages 1 to 3, not 4")
