@@ -115,7 +115,7 @@ func (h *history) user(m chat.Message) {
 	switch {
 	case last == nil:
 	case last.Role == chat.RoleTool:
-		h.push(chat.Assistant(noAnswer))
+		h.push(h.silent())
 	case joins(last, &m):
 		switch {
 		case m.Content == noMessage:
@@ -202,6 +202,22 @@ func filled(parts []chat.Part) []chat.Part {
 		return parts
 	}
 	return slices.DeleteFunc(slices.Clone(parts), void)
+}
+
+// silent returns a message for a model that has said nothing. Where its messages
+// have their reasoning with them this one has it too, and it is empty: DeepSeek
+// refuses conversations in which one lacks it.
+func (h *history) silent() chat.Message {
+	m := chat.Assistant(noAnswer)
+	for i := len(h.msgs) - 1; i >= 0; i-- {
+		if last := &h.msgs[i]; last.Role == chat.RoleAssistant {
+			if key := last.ReasoningKey; key != "content" {
+				m.ReasoningKey = key
+			}
+			break
+		}
+	}
+	return m
 }
 
 // answer appends a model's message, made valid, and returns its calls as they

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/neverhang/neverhang/agentloop"
 	"github.com/neverhang/neverhang/chat"
@@ -125,4 +126,19 @@ func TestABlankResultOfAToolIsNoOutput(t *testing.T) {
 	m := play(calls(call("a", "t", "{}")), says("ok"))
 	runOne(t, agentloop.Config{Model: m, Tools: []agentloop.Tool{tool(t, "t", result(" \n"))}})
 	assert.Equal(t, []string{"(no output)"}, m.last(chat.RoleTool))
+}
+
+// Some servers demand the reasoning of every message, also of those that stand in
+// for an answer: the field is there, and empty.
+func TestWhatStandsInForAnAnswerHasTheNameOfItsReasoning(t *testing.T) {
+	for _, key := range []string{"reasoning_content", "reasoning", ""} {
+		asks := chat.Message{Role: chat.RoleAssistant, Reasoning: "hm", ReasoningKey: key, ToolCalls: []chat.ToolCall{call("1", "t", "{}")}}
+		m := play(says("ok"))
+		res := newAgent(t, agentloop.Config{Model: m, Messages: []chat.Message{chat.User("a"), asks, chat.ToolResult("1", "x")}, Task: "go"}).Run(t.Context())
+		require.NoError(t, res.Err)
+		stand := m.requests()[0].Messages[3]
+		assert.Equal(t, "(no answer)", stand.Content)
+		assert.Equal(t, key, stand.ReasoningKey)
+		assert.Empty(t, stand.Reasoning)
+	}
 }

@@ -54,7 +54,7 @@ func messageBytes(m *chat.Message) int {
 			}
 		}
 	}
-	if len(m.ToolCalls) > 0 { // only there is it sent back
+	if m.Role == chat.RoleAssistant { // it is sent back where tools are offered
 		n += len(m.Reasoning)
 	}
 	for i := range m.ToolCalls {
