@@ -7,6 +7,10 @@
 //     itself, or as a Transport under another SDK.
 //   - [github.com/neverhang/neverhang/agentloop] runs agents: enforced
 //     progress, restarts, a join that returns on time and names who is stuck.
+//     [github.com/neverhang/neverhang/agentloop/journal] lets killed runs go on,
+//     [github.com/neverhang/neverhang/agentloop/modeltest] checks models.
+//   - [github.com/neverhang/neverhang/health] asks the servers how they are and
+//     names the cause.
 //   - [github.com/neverhang/neverhang/pacer] says when the next request may
 //     start, and [github.com/neverhang/neverhang/breaker] whether requests
 //     should start at all.
