@@ -81,10 +81,19 @@ var suspects = []suspect{
 func rx(s string) *regexp.Regexp { return regexp.MustCompile(`(?i)` + s) }
 
 // Compare lists what has changed since a better run, the most suspicious first.
-// Servers are held against those of the same name, or else of the same role.
+// Servers are held against those of the same name, or else of the same role, and
+// variables of the environment if both runs have asked for them. What may be a
+// secret is hidden, also if a fingerprint has it.
 func Compare(good, bad Fingerprint) []Difference {
 	var out []Difference
 	add := func(where, what, was, is string) {
+		// Fingerprints may have been made by others.
+		if was, is = hide(what, was), hide(what, is); was == unset {
+			was = ""
+		}
+		if is == unset {
+			is = ""
+		}
 		if was == is {
 			return
 		}
@@ -128,16 +137,21 @@ func Compare(good, bad Fingerprint) []Difference {
 		both(where, a.Info, b.Info)
 	}
 	for _, s := range gone {
-		out = append(out, Difference{Where: s.Name, What: "server", Good: s.URL, Suspicion: 90, Why: "it is not there any more, or did not answer"})
+		out = append(out, Difference{Where: s.Name, What: "server", Good: tidy(mask(s.URL)), Suspicion: 90, Why: "it is not there any more, or did not answer"})
 	}
 	for _, s := range fresh {
-		out = append(out, Difference{Where: s.Name, What: "server", Bad: s.URL, Suspicion: 60, Why: "it was not there"})
+		out = append(out, Difference{Where: s.Name, What: "server", Bad: tidy(mask(s.URL)), Suspicion: 60, Why: "it was not there"})
 	}
 	out = append(out, starts(pairs)...)
 	add("neverhang", "version", good.Neverhang, bad.Neverhang)
 	add("client", "go", good.Go, bad.Go)
 	both("client", good.Client, bad.Client)
-	both("environment", good.Env, bad.Env)
+	for k, was := range good.Env {
+		// One that was asked for in one run alone may have been there in both.
+		if is, asked := bad.Env[k]; asked {
+			add("environment", k, was, is)
+		}
+	}
 	for i := range out {
 		// What we have changed ourselves is seldom what makes a server hang.
 		if d := &out[i]; d.Where == "client" || d.Where == "neverhang" {
@@ -180,6 +194,7 @@ func starts(pairs [][2]Server) []Difference {
 		a, b := p[0].Started, p[1].Started
 		switch {
 		case p[1].Role == RoleRouter || a.IsZero() || b.IsZero():
+		case p[0].URL != p[1].URL: // another process anyway
 		case b.Sub(a) > 2*time.Second:
 			again = append(again, p[1])
 		default:

@@ -74,6 +74,20 @@ func TestCompare(t *testing.T) {
 		"a server that is gone": {func(f *health.Fingerprint) { f.Servers = f.Servers[:2] }, []string{
 			"decode: server was http://d, is not there (it is not there any more, or did not answer)",
 		}},
+		"a variable that one run has not asked for": {func(f *health.Fingerprint) { f.Env = map[string]string{"HOME": "/root"} }, nil},
+		"a variable that is not set any more": {func(f *health.Fingerprint) { f.Env["NCCL_DEBUG"] = "(not set)" }, []string{
+			"environment: NCCL_DEBUG was WARN, is not there (libraries below the engine) [a short benchmark would not show it]",
+		}},
+		"secrets of a fingerprint that others made": {func(f *health.Fingerprint) {
+			f.Env["NCCL_DEBUG"] = "http://user:hunter2@h:1"
+			f.Client["APIKey"] = "hunter2"
+		}, []string{
+			"environment: NCCL_DEBUG was WARN, is http://(hidden)@h:1 (libraries below the engine) [a short benchmark would not show it]",
+			"client: APIKey was not there, is (hidden)",
+		}},
+		"a process at another address": {func(f *health.Fingerprint) {
+			f.Servers[2].URL, f.Servers[2].Started = "http://d:2", start.Add(9*time.Hour)
+		}, nil},
 		"a server under another name": {func(f *health.Fingerprint) { f.Servers[2].Name = "d2"; f.Servers[2].URL = "http://d2" }, nil},
 		"our own version": {func(f *health.Fingerprint) { f.Neverhang = "v0.4.0" }, []string{
 			"neverhang: version was v0.3.0, is v0.4.0 (other software) [a short benchmark would not show it]",
@@ -111,16 +125,16 @@ func TestFingerprint(t *testing.T) {
 		f := r.mon.Fingerprint(r.t.Context(), client, env)
 
 		assert.Equal(t, map[string]string{
-			"BaseURL": "http://model.test/v1", "APIKey": "(hidden)", "Model": "qwen", "Clocks.FirstOutput.Limit": "5m0s", "Retry.Attempts": "3",
+			"BaseURL": "http://model.test/v1?(hidden)", "APIKey": "(hidden)", "Model": "qwen", "Clocks.FirstOutput.Limit": "5m0s", "Retry.Attempts": "3",
 		}, f.Client)
-		assert.Equal(t, map[string]string{"NCCL_DEBUG": "INFO", "MY_API_KEY": "(hidden)", "EMPTY": ""}, f.Env)
+		assert.Equal(t, map[string]string{"NCCL_DEBUG": "INFO", "MY_API_KEY": "(hidden)", "EMPTY": "", "UNSET": "(not set)"}, f.Env)
 		require.Len(t, f.Servers, 3, "the workers that the router has named are in it")
 		for _, s := range f.Servers[1:] {
 			assert.Equal(t, health.SGLang, s.Kind)
 			assert.Equal(t, "0.5.9", s.Version)
 			assert.Equal(t, "fa3", s.Info["attention_backend"])
 			assert.Equal(t, "(hidden)", s.Info["hf_token"])
-			assert.Equal(t, "(hidden)", s.Info["model_url"])
+			assert.Equal(t, "s3://(hidden)@bucket/x", s.Info["model_url"])
 			assert.Equal(t, "138240", s.Info["max_total_num_tokens"], "tokens that are no secret")
 			assert.Equal(t, r.start.UTC(), s.Started)
 		}

@@ -185,7 +185,7 @@ func (d *detection) metrics() {
 			if d.srv.Labels == nil {
 				d.srv.Labels = make(map[string]string)
 			}
-			d.srv.Labels[tidy(k)] = tidy(v)
+			d.srv.Labels[tidy(k)] = hide(k, v)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func (d *detection) workers() {
 		if role != RolePrefill && role != RoleDecode {
 			role = RoleUnified
 		}
-		d.srv.Workers = append(d.srv.Workers, Worker{tidy(w.URL), role, w.Healthy})
+		d.srv.Workers = append(d.srv.Workers, Worker{tidy(mask(w.URL)), role, w.Healthy})
 	}
 }
 

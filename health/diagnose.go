@@ -13,10 +13,11 @@ type finding struct {
 	sure  Confidence
 	since time.Time
 	facts []Fact
-	not   string // the fact that refutes it
-	need  string // what would tell, if nothing does; with neither it does not apply
-	note  string // for the advice, such as an address
-	state State  // if it is another than the hypothesis'
+	not   string   // the fact that refutes it
+	need  string   // what would tell, if nothing does; with neither it does not apply
+	note  string   // for the advice, such as an address
+	state State    // if it is another than the hypothesis'
+	do    []string // instead of the state's advice
 }
 
 func holds(sure Confidence, since time.Time, facts ...Fact) finding {
@@ -88,7 +89,9 @@ func (f *facts) diagnose() Verdict {
 					got.state = h.state
 				}
 				out.State, out.Confidence, out.Since, out.Evidence = got.state, got.sure, got.since, got.facts
-				out.Do = advise(got.state, got.note)
+				if out.Do = got.do; out.Do == nil {
+					out.Do = advise(got.state, got.note)
+				}
 			}
 		case got.not != "":
 			out.RuledOut = append(out.RuledOut, Exclusion{h.state, got.not})

@@ -174,6 +174,7 @@ func TestDiagnose(t *testing.T) {
 	}
 	wedged := readings{health.Running: 8, health.Waiting: 3, health.Generated: 1000, health.Computed: 5000, health.Throughput: 41.7}
 	rest := readings{health.Running: 0, health.Waiting: 0, health.Generated: 1000, health.Computed: 5000}
+	queue := []llmclient.EndpointStatus{{Pacer: pacer.Stats{Queued: 9, InFlight: 3, WaitingFor: pacer.InFlight}}}
 	stirred := readings{health.Running: 8, health.Waiting: 3, health.Generated: 1000, health.Computed: 5000, health.Throughput: 41.8}
 	v, nightly := night()
 	tests := map[string]struct {
@@ -307,6 +308,22 @@ func TestDiagnose(t *testing.T) {
 			health.View{Calls: inPhase(4, llmclient.PhaseQueue, 8*time.Second), Endpoints: []llmclient.EndpointStatus{{Pacer: pacer.Stats{Queued: 4, WaitingFor: pacer.Rate}}}},
 			engine(rest, rest), health.OwnQueue, health.High,
 		},
+		"our pacer, and the engine works on the few calls that it gets": {
+			health.View{Calls: all(inPhase(9, llmclient.PhaseQueue, 12*time.Second), inPhase(3, llmclient.PhaseFirstOutput, time.Second)), Recent: answered(9, time.Second), Endpoints: queue},
+			engine(busyPages(readings{health.Running: 3})...), health.OwnQueue, health.High,
+		},
+		"our pacer holds calls back, and the engine computes nothing of the few that it has": {
+			health.View{Calls: all(inPhase(9, llmclient.PhaseQueue, 12*time.Second), inPhase(3, llmclient.PhaseFirstOutput, 7*time.Second)), Recent: answered(9, 10*time.Second), Endpoints: queue},
+			engine(readings{health.Running: 3, health.Generated: 1000}, readings{health.Running: 3, health.Generated: 1000}), health.Healthy, health.High,
+		},
+		"our pacer holds calls back, and those that it let through get nowhere": {
+			health.View{Calls: all(inPhase(9, llmclient.PhaseQueue, 12*time.Second), inPhase(3, llmclient.PhaseFirstOutput, 2*time.Second)), Recent: answered(9, 2*time.Second), Endpoints: queue},
+			nil, health.Healthy, health.High,
+		},
+		"our pacer holds calls back, and those that it let through get somewhere": {
+			health.View{Calls: all(inPhase(9, llmclient.PhaseQueue, 12*time.Second), inPhase(3, llmclient.PhaseFirstOutput, 2*time.Second)), Recent: answered(9, 2*time.Second-1), Endpoints: queue},
+			nil, health.OwnQueue, health.High,
+		},
 		"our pacer, not for long": {
 			health.View{Calls: inPhase(4, llmclient.PhaseQueue, 8*time.Second-1), Endpoints: []llmclient.EndpointStatus{{Pacer: pacer.Stats{Queued: 4, WaitingFor: pacer.Rate}}}},
 			engine(rest, rest), health.Idle, health.High,
@@ -412,6 +429,31 @@ func TestUniformity(t *testing.T) {
 			assert.Equal(t, tt.since, u.Since)
 			assert.Equal(t, len(tt.calls), u.Of)
 		})
+	}
+}
+
+// That the server has room is said only where its metrics show it.
+func TestOurQueueSaysWhetherTheServerHasRoom(t *testing.T) {
+	view := health.View{
+		Now: noon, Calls: inPhase(9, llmclient.PhaseQueue, 12*time.Second),
+		Endpoints: []llmclient.EndpointStatus{{Pacer: pacer.Stats{Queued: 9, WaitingFor: pacer.InFlight}}},
+	}
+	engine := func(pages ...readings) []health.Sample {
+		return sampled("engine", health.SGLang, health.RoleUnified, pages...)
+	}
+	const room = "the server has room: raise the pacer's limits"
+	for name, c := range map[string]struct {
+		samples []health.Sample
+		want    string
+	}{
+		"it works, and nothing waits in it": {engine(busyPages(nil)...), room},
+		"it is at rest":                     {engine(readings{health.Running: 0, health.Generated: 5}, readings{health.Running: 0, health.Generated: 5}), room},
+		"its memory is full":                {engine(busyPages(readings{health.KVUsage: 0.9})...), "raise the pacer's limits if the server has room: its metrics would show whether it has"},
+		"it tells nothing":                  {nil, "raise the pacer's limits if the server has room: its metrics would show whether it has"},
+	} {
+		got := health.Diagnose(view, c.samples)
+		assert.Equal(t, health.OwnQueue, got.State, "%s: %s", name, got)
+		assert.Equal(t, []string{c.want}, got.Do, name)
 	}
 }
 

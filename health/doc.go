@@ -49,8 +49,8 @@
 //     that is about to hang are the same.
 //   - Only a server's own view that is fresh holds calls back or cuts them.
 //   - Keys go to the addresses they were given with and nowhere else, not even to
-//     the workers that a router names, and what looks like one in a server's
-//     settings is not kept.
+//     the workers that a router names. What may be a secret in settings and
+//     variables is hidden before it is kept, and before a difference is shown.
 //   - [Monitor.Close] stops everything and leaves nothing running. Answers of
 //     servers are bounded and may hold anything at all.
 package health

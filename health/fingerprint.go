@@ -19,13 +19,14 @@ type Fingerprint struct {
 	Go        string            `json:"go"`               // likewise
 	Servers   []Server          `json:"servers"`          // and what stands behind them
 	Client    map[string]string `json:"client,omitempty"` // settings, see [Settings]
-	Env       map[string]string `json:"env,omitempty"`    // what the user has listed
+	Env       map[string]string `json:"env,omitempty"`    // what the user has listed, see [Pick]
 }
 
 // Fingerprint asks the servers anew what they are, and returns that with the
 // settings of the client and variables of the environment that it is given:
 // see [Settings] and [Pick]. It ends with ctx at the latest; servers that do not
-// answer are in it as they were when they last did.
+// answer are in it as they were when they last did. What may be a secret is
+// hidden in whatever it is given.
 func (m *Monitor) Fingerprint(ctx context.Context, client, env map[string]string) Fingerprint {
 	m.mu.Lock()
 	m.relook = true
@@ -33,7 +34,7 @@ func (m *Monitor) Fingerprint(ctx context.Context, client, env map[string]string
 	m.refresh(ctx, 0)
 	f := Fingerprint{
 		Taken: time.Now().UTC(), Neverhang: version(), Go: runtime.Version(),
-		Servers: m.Servers(), Client: client, Env: env,
+		Servers: m.Servers(), Client: hideAll(client), Env: hideAll(env),
 	}
 	return f
 }
@@ -56,19 +57,22 @@ func version() string {
 	return "unknown"
 }
 
+// unset stands for a variable that was asked for and is not set, so that it
+// differs from one that nobody has asked for.
+const unset = "(not set)"
+
 // Pick looks up variables of the environment; lookup is [os.LookupEnv]. What
-// may be a secret is hidden.
+// may be a secret is hidden: the values of variables that are named like one, and
+// what looks like one in any other. One that is not set is in it as "(not set)".
 func Pick(lookup func(string) (string, bool), names ...string) map[string]string {
 	out := make(map[string]string)
 	for _, name := range names {
 		v, ok := lookup(name)
-		switch {
-		case !ok:
-		case secret(name) && v != "":
-			out[name] = hidden
-		default:
-			out[name] = tidy(v)
+		if !ok {
+			out[name] = unset
+			continue
 		}
+		out[name] = hide(name, v)
 	}
 	return out
 }

@@ -18,9 +18,6 @@ const (
 	maxDepth = 12
 )
 
-// hidden stands for what may be a secret: that it is set is kept.
-const hidden = "(hidden)"
-
 // flatten makes a.b.0.c of a JSON object. What is no object gives nothing.
 func flatten(b []byte) map[string]string {
 	dec := json.NewDecoder(bytes.NewReader(b))
@@ -40,9 +37,9 @@ func flat(out map[string]string, at string, v any, depth int) {
 	}
 	key := func(k string) string {
 		if at == "" {
-			return tidy(k)
+			return tidy(mask(k))
 		}
-		return at + "." + tidy(k)
+		return at + "." + tidy(mask(k))
 	}
 	switch v := v.(type) {
 	case map[string]any:
@@ -58,35 +55,10 @@ func flat(out map[string]string, at string, v any, depth int) {
 	case nil:
 		out[at] = "null"
 	case string:
-		out[at] = tidy(v)
+		out[at] = hide(at, v)
 	default:
-		out[at] = fmt.Sprint(v)
+		out[at] = hide(at, fmt.Sprint(v))
 	}
-	if secret(at) && out[at] != "null" && out[at] != "" {
-		out[at] = hidden
-	}
-	if strings.Contains(out[at], "://") && strings.Contains(out[at], "@") {
-		out[at] = hidden // an address with a password in it
-	}
-}
-
-// secret reports whether the name of a setting is that of a secret. Many names
-// speak of tokens that are none.
-func secret(name string) bool {
-	if i := strings.LastIndexByte(name, '.'); i >= 0 && strings.Trim(name[i+1:], "0123456789") == "" {
-		name = name[:i] // an element of a list
-	}
-	name = strings.ToLower(name[strings.LastIndexByte(name, '.')+1:])
-	for _, part := range []string{"password", "passwd", "secret", "credential", "api_key", "apikey", "api-key", "private_key", "authorization", "cookie"} {
-		if strings.Contains(name, part) {
-			return true
-		}
-	}
-	switch name {
-	case "key", "token", "auth", "bearer":
-		return true
-	}
-	return strings.HasSuffix(name, "_key") || strings.HasSuffix(name, "access_token") || strings.HasSuffix(name, "auth_token") || strings.HasSuffix(name, "hf_token")
 }
 
 // tidy makes a text of unknown origin fit for a line.
@@ -151,18 +123,7 @@ func settings(out map[string]string, at string, v reflect.Value, depth int) {
 		if v.IsZero() || at == "" {
 			return
 		}
-		s := tidy(fmt.Sprint(v.Interface()))
-		if secret(at) {
-			s = hidden
-		}
-		// What stands behind ? or before @ may be a key.
-		if strings.Contains(s, "://") {
-			s = strings.SplitN(s, "?", 2)[0]
-			if strings.Contains(s, "@") {
-				s = hidden
-			}
-		}
-		out[at] = s
+		out[at] = hide(at, fmt.Sprint(v.Interface()))
 	}
 }
 

@@ -2,6 +2,7 @@ package health
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/neverhang/neverhang/llmclient"
@@ -55,20 +56,24 @@ func (f *facts) unchanged(why string) finding {
 	return out
 }
 
-// ownQueue: calls wait for our pacer.
+// ownQueue: calls wait for our pacer, and it is not that the server keeps those
+// that it let through.
 func ownQueue(f *facts) finding {
 	n, since := f.in(llmclient.PhaseQueue, llmclient.PhaseBackoff)
 	if n < 2 || n*2 < len(f.Calls) || f.Now.Sub(since) < quietAfter {
 		return refuted("%d of %d calls wait on our side", n, len(f.Calls))
+	}
+	if why := f.keeps(); why != "" {
+		return refuted("%s", why)
 	}
 	out := holds(Medium, since, f.calls())
 	for _, ep := range f.Endpoints {
 		if p := ep.Pacer; p.Queued > 0 {
 			switch p.WaitingFor {
 			case pacer.Load:
-				return refuted("the pacer holds %d calls back since more would be too much for the server now", p.Queued)
+				return refuted("not by its settings: the pacer holds %d calls back since more would be too much for the server now", p.Queued)
 			case pacer.CoolDown, pacer.Readmission, pacer.Allotted:
-				return refuted("the pacer holds %d calls back as the server asked it to", p.Queued)
+				return refuted("not by its settings: the pacer holds %d calls back as the server asked it to", p.Queued)
 			}
 			out.sure = High
 			text := fmt.Sprintf("the pacer of %s has %d waiting and %d in flight, the longest for %s", ep.Name, p.Queued, p.InFlight, short(p.Longest))
@@ -80,10 +85,65 @@ func ownQueue(f *facts) finding {
 	}
 	for _, t := range f.engines {
 		if t.compared() {
-			out.facts = append(out.facts, t.fact("", Running, Waiting))
+			out.facts = append(out.facts, t.fact("", Running, Waiting, Decoded, Generated))
 		}
 	}
+	if !f.hasRoom() {
+		out.do = []string{"raise the pacer's limits if the server has room: its metrics would show whether it has"}
+	}
 	return out
+}
+
+// keeps says why it is the server that calls wait for, whoever holds the others
+// back: an engine has requests and computed nothing of them, or no call of ours
+// that is with it gets anywhere. It is empty if nothing shows that.
+func (f *facts) keeps() string {
+	for _, t := range f.engines {
+		if t.compared() && !t.moved && t.both(Running)+t.both(Waiting)+t.both(PutOff) > 0 {
+			return fmt.Sprintf("%s has requests, and computed nothing of them in %s", t.name, short(t.span))
+		}
+	}
+	// An answer that takes as long as others did is no sign of anything, and
+	// neither is one that was asked for just now.
+	failed := slices.ContainsFunc(f.lately, func(e Ended) bool { return !e.ok() && e.At.After(f.headway) })
+	pause := f.pause()
+	if len(f.sent) == 0 || f.longest(f.sent) < pause && !failed || f.Now.Sub(f.headway) < pause {
+		return ""
+	}
+	if f.headway.IsZero() {
+		return fmt.Sprintf("calls that it let through wait as well, for up to %s", short(f.longest(f.sent)))
+	}
+	return "calls that it let through get nowhere either, since " + f.headway.Format(time.TimeOnly)
+}
+
+// pause is for how long none of our calls may get anywhere without a reason: as
+// long as whole answers take here, if that is short.
+func (f *facts) pause() time.Duration {
+	const least = 2 * time.Second
+	var whole time.Duration
+	for i := range f.lately {
+		if e := &f.lately[i]; e.ok() {
+			whole = max(whole, e.At.Sub(e.Started))
+		}
+	}
+	if whole == 0 {
+		whole = quietAfter
+	}
+	return max(least, min(whole, max(quietAfter, f.typical())))
+}
+
+// hasRoom reports whether the metrics of all engines show that they could do
+// more: nothing waits in them, they have memory, and they work on what they have.
+func (f *facts) hasRoom() bool {
+	if !f.told() || f.queued() > 0 {
+		return false
+	}
+	for _, t := range f.engines {
+		if t.both(KVUsage) >= 0.9 || !t.moved && t.both(Running) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // in counts the calls in some phases, and says since when the oldest of them is.
@@ -114,7 +174,7 @@ func stuckTool(f *facts) finding {
 	case len(stuck) == 0 && f.Local == nil:
 		return finding{}
 	case len(stuck) == 0:
-		return refuted("no tool has run for %s", short(long))
+		return refuted("no tool call under way is older than %s", short(long))
 	case len(f.quiet) > 0:
 		return refuted("%d calls wait for the server as well", len(f.quiet))
 	}

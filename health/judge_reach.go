@@ -34,7 +34,11 @@ func unreachable(f *facts) finding {
 			case NoName:
 				what = "its name is not known"
 			}
-			out.facts = append(out.facts, Fact{At: t.last.At, Of: t.name, Text: fmt.Sprintf("%s, %d times since %s", what, t.missed, t.missedSince.Format(time.TimeOnly))})
+			howOften := fmt.Sprintf("%d times since %s", t.missed, t.missedSince.Format(time.TimeOnly))
+			if t.missed == 1 {
+				howOften = "once, at " + t.missedSince.Format(time.TimeOnly)
+			}
+			out.facts = append(out.facts, Fact{At: t.last.At, Of: t.name, Text: what + ", " + howOften})
 			out.note += t.name + " "
 		}
 		if len(gone) < len(f.trails) {

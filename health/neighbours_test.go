@@ -9,6 +9,8 @@ import (
 
 	"github.com/neverhang/neverhang/health"
 	"github.com/neverhang/neverhang/internal/fakeserver/engine"
+	"github.com/neverhang/neverhang/llmclient"
+	"github.com/neverhang/neverhang/pacer"
 )
 
 // TestNeighbours plays what lies beside the incidents, and looks at what was
@@ -21,9 +23,11 @@ func TestNeighbours(t *testing.T) {
 	apart := func(list ...engine.Change) engine.Config {
 		return engine.Config{Changes: list, Split: &engine.Split{}, Router: &engine.Router{}}
 	}
+	three := func(c *llmclient.Config) { c.Pacer = pacer.Config{MaxInFlight: 3, StartInFlight: -1} }
 	for name, tt := range map[string]struct {
 		server engine.ServerConfig
 		load   load
+		client func(*llmclient.Config)
 		want   []health.State // that are right in the end
 		never  []health.State
 		lasts  time.Duration // after it began; zero is 60 s
@@ -78,6 +82,14 @@ func TestNeighbours(t *testing.T) {
 			server: engine.ServerConfig{Engine: changes(engine.Change{Kind: engine.Wedge, At: changeAt, Until: changeAt + 6*time.Second})},
 			load:   ordinary, want: states(health.Healthy, health.Busy, health.Recovered), never: states(health.WedgedEngine, health.FrontEndAlone, health.Lost, health.Unreachable),
 		},
+		"the scheduler stops, and our pacer lets three calls through": {
+			server: engine.ServerConfig{Engine: changes(engine.Change{Kind: engine.Wedge, At: changeAt})},
+			load:   load{agents: 12, think: time.Second, prompt: 200}, client: three, want: states(health.WedgedEngine), never: states(health.OwnQueue),
+		},
+		"a server without metrics answers nothing more, and our pacer lets three calls through": {
+			server: engine.ServerConfig{Engine: changes(engine.Change{Kind: engine.Wedge, At: changeAt}), NoMetrics: true},
+			load:   load{agents: 12, think: time.Second, prompt: 200}, client: three, want: states(health.CannotTell, health.FrontEndAlone), never: states(health.OwnQueue),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -87,7 +99,7 @@ func TestNeighbours(t *testing.T) {
 				if lasts == 0 {
 					lasts = time.Minute
 				}
-				out := watch(t, incident{}, tt.server, tt.load, seed, changeAt+lasts)
+				out := watch(t, incident{client: tt.client}, tt.server, tt.load, seed, changeAt+lasts)
 				last := out.turns[len(out.turns)-1].verdict
 				assert.Contains(t, tt.want, last.State, "seed %d: %v\n%s", seed, out.said(), last)
 				for _, turn := range out.turns {

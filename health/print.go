@@ -17,7 +17,7 @@ func (v Verdict) String() string {
 	var b strings.Builder
 	b.WriteString(strings.ToUpper(string(v.State)))
 	if !v.Since.IsZero() && (v.State.Fault() || v.State == CannotTell) {
-		fmt.Fprintf(&b, " since %s, for %s", v.Since.Format(time.TimeOnly), short(v.At.Sub(v.Since)))
+		fmt.Fprintf(&b, " since %s%s", v.Since.Format(time.TimeOnly), forHowLong(v.At.Sub(v.Since)))
 	}
 	fmt.Fprintf(&b, " (%s confidence)\n", v.Confidence)
 	var because []string
@@ -61,9 +61,17 @@ func (u Uniformity) line(now time.Time) string {
 	case u.Of == 0:
 		return ""
 	case u.Systemic:
-		return fmt.Sprintf("%d of %d calls are in phase %s, and none has got anywhere since %s, for %s: it is all of them", u.Calls, u.Of, u.Phase, u.Since.Format(time.TimeOnly), short(now.Sub(u.Since)))
+		return fmt.Sprintf("%d of %d calls are in phase %s, and none has got anywhere since %s%s: it is all of them", u.Calls, u.Of, u.Phase, u.Since.Format(time.TimeOnly), forHowLong(now.Sub(u.Since)))
 	}
 	return fmt.Sprintf("%d of %d calls are in phase %s", u.Calls, u.Of, u.Phase)
+}
+
+// forHowLong says how long something has lasted, or nothing if it began just now.
+func forHowLong(d time.Duration) string {
+	if d < time.Second {
+		return ""
+	}
+	return ", for " + short(d)
 }
 
 // ruledOut are the faults that it is not, those together that the same fact

@@ -18,12 +18,17 @@ const maxLinks = 40
 // in the same folder, syncs it, and renames it over name. Only a file is ever
 // replaced: a symbolic link stays, and its target inside of root is written;
 // anything else in the way is an error.
-func writeFile(root *os.Root, name string, data []byte) (err error) {
+func writeFile(root *os.Root, name string, data []byte) error {
+	return writeFileMode(root, name, data, 0o644)
+}
+
+// writeFileMode is writeFile for a file of that mode.
+func writeFileMode(root *os.Root, name string, data []byte, mode fs.FileMode) (err error) {
 	if name, err = target(root, name); err != nil {
 		return err
 	}
 	tmp := path.Join(path.Dir(name), "."+path.Base(name)+"."+rand.Text()+".tmp")
-	f, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}

@@ -40,16 +40,18 @@ type marker struct {
 	Title    string    `json:"title"`
 	Articles int       `json:"articles"`
 	Started  time.Time `json:"started"`
+	Incident string    `json:"incident,omitempty"` // that was played
 }
 
 // newBook returns the book in the folder dir, which open makes ready.
 func newBook(dir string) *book { return &book{dir: dir} }
 
-// open makes the folder ready for a new book of so many articles. A book that an earlier run left
-// there, with its drafts, is moved as a whole to its folder earlier/TIME: no
-// two runs mix, and none loses the other's work. It is an error if another
-// run writes there at this time, or if files are in the way that no run made. moved is where the earlier book went, or "".
-func (b *book) open(s *session, articles int, now time.Time) (moved string, err error) {
+// open makes the folder ready for a new book of so many articles. A book that an
+// earlier run left there, with its drafts, is moved as a whole to its folder
+// earlier/TIME: no two runs mix, and none loses the other's work. It is an error
+// if another run writes there at this time, or if files are in the way that no
+// run made. moved is where the earlier book went, or "".
+func (b *book) open(s *session, articles int, incident string, now time.Time) (moved string, err error) {
 	if err := b.take(); err != nil {
 		return "", err
 	}
@@ -61,7 +63,7 @@ func (b *book) open(s *session, articles int, now time.Time) (moved string, err 
 	if moved, err = b.moveEarlier(now); err != nil {
 		return "", err
 	}
-	m, err := json.Marshal(marker{Session: s.ID, Title: s.Title, Articles: articles, Started: now.UTC()})
+	m, err := json.Marshal(marker{Session: s.ID, Title: s.Title, Articles: articles, Started: now.UTC(), Incident: incident})
 	if err == nil {
 		err = writeFile(b.root, markerFile, append(m, '\n'))
 	}
@@ -92,9 +94,14 @@ func (b *book) take() (err error) {
 
 // reopen takes up the book that an earlier run left unfinished. It is an error
 // if there is none, or one of another session or another plan.
-func (b *book) reopen(s *session, articles int) (err error) {
+func (b *book) reopen(s *session, articles int) (m marker, err error) {
+	none := fmt.Errorf("there is no book in %s to go on with", b.dir)
+	// Taking the folder would make it.
+	if _, err := os.Lstat(filepath.Join(b.dir, markerFile)); errors.Is(err, fs.ErrNotExist) {
+		return m, none
+	}
 	if err := b.take(); err != nil {
-		return err
+		return m, err
 	}
 	defer func() {
 		if err != nil {
@@ -103,29 +110,39 @@ func (b *book) reopen(s *session, articles int) (err error) {
 	}()
 	data, err := b.root.ReadFile(markerFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no book in %s to go on with", b.dir)
+		return m, none
 	}
-	var m marker
 	if err == nil {
 		err = json.Unmarshal(data, &m)
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("the book in %s cannot be gone on with: %w", b.dir, err)
+		return m, fmt.Errorf("the book in %s cannot be gone on with: %w", b.dir, err)
 	case m.Session != s.ID || m.Title != s.Title:
-		return fmt.Errorf("the book in %s is of session %q, not of %q", b.dir, m.Title, s.Title)
+		return m, fmt.Errorf("the book in %s is of session %q, not of %q", b.dir, m.Title, s.Title)
 	case m.Articles != articles:
-		return fmt.Errorf("the book in %s is planned for %d articles, not for %d", b.dir, m.Articles, articles)
+		return m, fmt.Errorf("the book in %s is planned for %d articles, not for %d", b.dir, m.Articles, articles)
 	}
 	for _, name := range []string{articlesDir, draftsDir} {
 		if err := ignoreExisting(b.root.Mkdir(name, 0o755)); err != nil {
-			return err
+			return m, err
 		}
 	}
 	for _, name := range []string{".", articlesDir, draftsDir} {
 		b.sweep(name)
 	}
-	return nil
+	return m, nil
+}
+
+// articles counts those that are saved: one per number, whatever their titles.
+func (b *book) articles() int {
+	files, _ := fs.Glob(b.root.FS(), path.Join(articlesDir, "[0-9]*-*.md"))
+	numbers := make(map[string]bool)
+	for _, name := range files {
+		number, _, _ := strings.Cut(path.Base(name), "-")
+		numbers[number] = true
+	}
+	return len(numbers)
 }
 
 // sweep removes what a run that was killed had only half written.

@@ -19,7 +19,7 @@ import (
 func openTestBook(t *testing.T, dir string, s *session) *book {
 	t.Helper()
 	b := newBook(dir)
-	_, err := b.open(s, 1, time.Now())
+	_, err := b.open(s, 1, "", time.Now())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = b.close() })
 	return b
@@ -88,12 +88,12 @@ func TestTwoRunsDoNotShareAFolder(t *testing.T) {
 	dir := t.TempDir()
 	s := conversation("user: please do this for me")
 	first := newBook(dir)
-	_, err := first.open(s, 1, time.Now())
+	_, err := first.open(s, 1, "", time.Now())
 	require.NoError(t, err)
 	file, err := first.keepDraft("article-001", "unfinished")
 	require.NoError(t, err)
 
-	_, err = newBook(dir).open(s, 1, time.Now())
+	_, err = newBook(dir).open(s, 1, "", time.Now())
 	require.ErrorContains(t, err, fmt.Sprintf("another process writes to it (process %d); wait for its end, or name another folder", os.Getpid()))
 	assert.FileExists(t, file, "nothing of the first run is moved")
 
@@ -108,7 +108,7 @@ func TestTwoRunsDoNotShareAFolder(t *testing.T) {
 	// What a run left that was killed is nobody's lock.
 	require.NoError(t, os.WriteFile(filepath.Join(dir, lockFile), []byte("999999999\n"), 0o644))
 	second := newBook(dir)
-	moved, err := second.open(s, 1, time.Now())
+	moved, err := second.open(s, 1, "", time.Now())
 	require.NoError(t, err)
 	assert.FileExists(t, filepath.Join(moved, "drafts", "article-001.md"))
 	require.NoError(t, second.close())
@@ -156,7 +156,7 @@ func TestEarlierBookIsMovedWhole(t *testing.T) {
 
 	open := func() (string, error) {
 		b := newBook(dir)
-		moved, err := b.open(s, 1, time.Now())
+		moved, err := b.open(s, 1, "", time.Now())
 		if err == nil {
 			err = b.close()
 		}
@@ -191,12 +191,12 @@ func TestEarlierBookIsMovedWhole(t *testing.T) {
 func TestFolderOfSomebodyElseIsLeftAlone(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, articlesDir), 0o755))
-	_, err := newBook(dir).open(conversation("user: a b c d"), 1, time.Now())
+	_, err := newBook(dir).open(conversation("user: a b c d"), 1, "", time.Now())
 	assert.ErrorContains(t, err, filepath.Join(dir, articlesDir)+" is in the way")
 
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
-	_, err = newBook(file).open(conversation("user: a b c d"), 1, time.Now())
+	_, err = newBook(file).open(conversation("user: a b c d"), 1, "", time.Now())
 	assert.Error(t, err)
 }
 

@@ -35,8 +35,9 @@
 // into articles; desk.go is what an agent works with, its tools, and resume.go
 // how it remembers; harness.go wires client, agents and group, and model.go says
 // what a failure means to them; book.go, page.go and index.go are what lands on
-// disk; doctor.go asks the servers; tally.go, progress.go, cause.go and report.go are what people see.
-// naive.go is the same without any of it.
+// disk; doctor.go asks the servers, and incident.go plays them a trick; tally.go,
+// progress.go, cause.go and report.go are what people see. naive.go is the same
+// without any of it.
 //
 // To use it as the start of a harness of your own, copy the folder. Only
 // offline.go needs the embedded server; without it, and without the calls of

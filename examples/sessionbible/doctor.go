@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -34,6 +35,7 @@ type doctor struct {
 	mu      sync.Mutex
 	tools   map[string]health.Activity // under way, by agent and call
 	worst   *verdictReport             // the last fault
+	said    []saying                   // what was said, but for nothing being wrong
 	changes []health.Difference        // since the run that this one is compared with
 	ill     bool
 }
@@ -46,10 +48,12 @@ type verdictReport struct {
 	Since      string   `json:"since,omitempty"`
 	Evidence   []string `json:"evidence"`
 	Do         []string `json:"do"`
+
+	calls int // that were in flight
 }
 
 func newVerdictReport(v health.Verdict) *verdictReport {
-	r := &verdictReport{State: string(v.State), Confidence: v.Confidence.String(), At: v.At.UTC().Format(time.RFC3339), Evidence: []string{}, Do: append([]string{}, v.Do...)}
+	r := &verdictReport{State: string(v.State), Confidence: v.Confidence.String(), At: v.At.UTC().Format(time.RFC3339), Evidence: []string{}, Do: append([]string{}, v.Do...), calls: v.Uniform.Of}
 	if !v.Since.IsZero() {
 		r.Since = v.Since.UTC().Format(time.RFC3339)
 	}
@@ -131,6 +135,11 @@ func (d *doctor) told(v health.Verdict) {
 	if v.State.Fault() {
 		d.worst = newVerdictReport(v)
 	}
+	switch v.State {
+	case health.Idle, health.Healthy, health.Busy:
+	default:
+		d.said = append(d.said, saying{v.At, v.State})
+	}
 	d.mu.Unlock()
 	switch {
 	case v.State.Fault() || v.State == health.CannotTell:
@@ -148,6 +157,25 @@ func indent(page string) string {
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// A saying is what was said when.
+type saying struct {
+	at    time.Time
+	state health.State
+}
+
+// saidSince returns what was said from a moment on, each state once.
+func (d *doctor) saidSince(from time.Time) []saying {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var list []saying
+	for _, s := range d.said {
+		if !s.at.Before(from) && !slices.ContainsFunc(list, func(o saying) bool { return o.state == s.state }) {
+			list = append(list, s)
+		}
+	}
+	return list
 }
 
 // state says in a few words how the server is, or nothing if all is well.
@@ -198,10 +226,15 @@ func (d *doctor) fingerprint(ctx context.Context, o *options, b *book, cfg llmcl
 	}
 	ctx, cancel := context.WithTimeout(ctx, fingerprintLimit)
 	defer cancel()
-	f := d.mon.Fingerprint(ctx, health.Settings(cfg), health.Pick(os.LookupEnv, append(environment, o.env...)...))
+	settings := health.Settings(cfg)
+	if o.embedded() {
+		delete(settings, "BaseURL") // a port that is another one each time
+	}
+	f := d.mon.Fingerprint(ctx, settings, health.Pick(os.LookupEnv, append(environment, o.env...)...))
 	data, err := json.MarshalIndent(f, "", "  ")
 	if err == nil {
-		err = writeFile(b.root, path.Join(journalDir, fingerprintFile), append(data, '\n'))
+		// It has no secrets in it that can be told from their looks; one never knows.
+		err = writeFileMode(b.root, path.Join(journalDir, fingerprintFile), append(data, '\n'), 0o600)
 	}
 	if earlier == nil {
 		return err
@@ -227,7 +260,7 @@ func (d *doctor) fingerprint(ctx context.Context, o *options, b *book, cfg llmcl
 }
 
 // readFingerprint finds the fingerprint of an earlier run, by its folder or its
-// file. It is nil, and no error, if that run has none.
+// file.
 func readFingerprint(run string) (*health.Fingerprint, error) {
 	info, err := os.Stat(run)
 	file := run
@@ -240,7 +273,7 @@ func readFingerprint(run string) (*health.Fingerprint, error) {
 	}
 	switch {
 	case file != run && errors.Is(err, fs.ErrNotExist):
-		return nil, nil
+		return nil, fmt.Errorf("-compare: there is nothing to compare with: %s holds no %s", run, path.Join(journalDir, fingerprintFile))
 	case err != nil:
 		return nil, fmt.Errorf("-compare: %w", err)
 	}

@@ -16,13 +16,20 @@ import (
 
 // A run keeps what was set how, and another can be held against it.
 func TestRunsCanBeCompared(t *testing.T) {
-	t.Parallel()
+	t.Setenv("MY_TOKEN", "hunter2")
+	t.Setenv("MY_PROXY", "http://user:hunter2@h:1")
 	// This setting is one in which nothing happens.
 	// Two seconds are not enough for an article: what is kept is kept at the start.
 	args := []string{"-incident", "overload", "-articles", "2", "-agents", "2", "-deadline", "2s"}
-	r := runIt(t.Context(), t, append(args, "-compare", t.TempDir())...)
+	none := runIt(t.Context(), t, append(args, "-compare", t.TempDir())...)
+	assert.Equal(t, exitUsage, none.code)
+	assert.Contains(t, none.stderr, "-compare: there is nothing to compare with: ")
+	assert.NoDirExists(t, none.dir)
+
+	r := runIt(t.Context(), t, append(args, "-keep-env", "PATH,MY_TOKEN,MY_PROXY")...)
 	require.NotEqual(t, exitUsage, r.code, r.stderr)
-	assert.Contains(t, r.stderr, "there is nothing to compare with: ")
+	assert.Contains(t, r.stderr, "overload is there from the beginning, and stays")
+	assert.Contains(t, r.stderr, "the run ends after 2s at the latest (-deadline); Ctrl-C ends it with all drafts kept")
 	require.NotNil(t, r.report.Run.Verdict)
 	assert.Equal(t, "overload", *r.report.Run.Incident)
 
@@ -33,12 +40,22 @@ func TestRunsCanBeCompared(t *testing.T) {
 	require.Len(t, f.Servers, 1)
 	assert.Equal(t, health.SGLang, f.Servers[0].Kind)
 	assert.NotEmpty(t, f.Client)
+	assert.NotEmpty(t, f.Env["PATH"])
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.NotContains(t, string(text), "hunter2")
+	assert.Contains(t, string(text), `"MY_PROXY": "http://(hidden)@h:1"`)
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode())
 
 	again := runIt(t.Context(), t, append(args, "-compare", r.dir, "-first-output", "45s")...)
 	require.NotEqual(t, exitUsage, again.code, again.stderr)
 	joined := strings.Join(again.report.Run.Changes, "\n")
 	assert.Contains(t, joined, "client: Clocks.FirstOutput.Limit was not there, is 45s")
 	assert.Contains(t, again.stderr, "the most suspicious first")
+	assert.NotContains(t, joined, "PATH", "the second run has not asked for it")
+	assert.NotContains(t, joined, "process started", "it is another engine at another address")
 
 	same, err := readFingerprint(file)
 	require.NoError(t, err, "its file is as good as its folder")
@@ -52,7 +69,7 @@ func TestRunsToCompareWith(t *testing.T) {
 	require.NoError(t, os.WriteFile(broken, []byte("{"), 0o600))
 	f, err := readFingerprint(dir)
 	assert.Nil(t, f)
-	assert.NoError(t, err, "a run without one")
+	assert.ErrorContains(t, err, "holds no journal/fingerprint.json", "a run without one")
 	_, err = readFingerprint(filepath.Join(dir, "nowhere"))
 	assert.ErrorContains(t, err, "-compare: ")
 	_, err = readFingerprint(broken)

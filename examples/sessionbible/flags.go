@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -18,6 +19,7 @@ type options struct {
 	baseURL     string // "" for the embedded server
 	model       string
 	apiKey      string
+	keyEnv      string // where it is from
 	agents      int
 	articles    int // 0: one per message worth one
 	out         string
@@ -42,6 +44,11 @@ type options struct {
 // embedded reports whether the embedded server plays the model.
 func (o *options) embedded() bool { return o.baseURL == "" }
 
+const (
+	defaultOut    = "./bible"
+	defaultKeyEnv = "OPENAI_API_KEY"
+)
+
 const usage = `usage: sessionbible [flags] [SESSION]
 
 Turns a recorded coding session into a book: agents read its messages and write articles.
@@ -62,10 +69,10 @@ func parseOptions(args []string, help io.Writer) (*options, error) {
 	fs.SetOutput(io.Discard)
 	fs.StringVar(&o.baseURL, "base-url", "", "endpoint, such as http://localhost:8000/v1; without it an embedded server plays the model")
 	fs.StringVar(&o.model, "model", "", "model name; may be left out if the endpoint serves only one")
-	keyEnv := fs.String("api-key-env", "OPENAI_API_KEY", "environment variable with the endpoint's key")
+	fs.StringVar(&o.keyEnv, "api-key-env", defaultKeyEnv, "environment variable with the endpoint's key")
 	fs.IntVar(&o.agents, "agents", 45, "agents in parallel")
 	fs.IntVar(&o.articles, "articles", 0, "how many articles; 0 means one per message worth one")
-	fs.StringVar(&o.out, "out", "./bible", "folder for the book, of one run at a time; an earlier book there is moved to its folder earlier")
+	fs.StringVar(&o.out, "out", defaultOut, "folder for the book, of one run at a time; an earlier book there is moved to its folder earlier")
 	fs.BoolVar(&o.resume, "resume", false, "go on with the book in the folder -out, of a run that was killed or did not get done; SESSION and -articles are as they were then")
 	fs.StringVar(&o.faults, "faults", defaultFaults(), "embedded server only: its faults, or none")
 	fs.StringVar(&o.habits, "habits", defaultHabits(), "embedded server only: its author's bad habits, or none")
@@ -73,7 +80,7 @@ func parseOptions(args []string, help io.Writer) (*options, error) {
 	fs.DurationVar(&o.firstOutput, "first-output", 0, "longest wait for an answer's first output")
 	fs.DurationVar(&o.gap, "gap", 0, "longest pause between two pieces of output")
 	fs.DurationVar(&o.call, "call", 0, "longest call, retries included")
-	fs.DurationVar(&o.deadline, "deadline", 0, "longest run; 0 means 2h")
+	fs.DurationVar(&o.deadline, "deadline", 0, "longest run; 0 means 2h, without it -incident ends after "+seconds(incidentTime))
 	fs.IntVar(&o.rpm, "rpm", 0, "most requests per minute; 0 means no limit")
 	fs.IntVar(&o.maxInFlight, "max-in-flight", 0, "most requests at a time; 0 means no limit")
 	fs.StringVar(&o.report, "report", "", "file for a JSON report, - for stdout; a device or a pipe is written into")
@@ -84,9 +91,10 @@ func parseOptions(args []string, help io.Writer) (*options, error) {
 	fs.StringVar(&o.compare, "compare", "", "folder of an earlier run: says what has changed since, servers, settings and client")
 	fs.Func("keep-env", "names of environment variables to keep with the run, with commas between", list(&o.env))
 
+	strict := explained(fs)
 	var files []string
 	for len(args) > 0 { // flags may follow the session
-		if err := fs.Parse(args); err != nil {
+		if err := strict.Parse(args); err != nil {
 			if errors.Is(err, flag.ErrHelp) {
 				fmt.Fprint(help, usage)
 				fs.SetOutput(help)
@@ -94,7 +102,7 @@ func parseOptions(args []string, help io.Writer) (*options, error) {
 			}
 			return nil, err
 		}
-		if args = fs.Args(); len(args) > 0 {
+		if args = strict.Args(); len(args) > 0 {
 			files, args = append(files, args[0]), args[1:]
 		}
 	}
@@ -109,14 +117,14 @@ func parseOptions(args []string, help io.Writer) (*options, error) {
 		return nil, fmt.Errorf("got %d sessions (%s), want at most one", len(files), strings.Join(files, ", "))
 	}
 	set := make(map[string]bool)
-	fs.Visit(func(f *flag.Flag) { set[f.Name] = true })
+	strict.Visit(func(f *flag.Flag) { set[f.Name] = true })
 	if err := o.check(set); err != nil {
 		return nil, err
 	}
 	if !o.embedded() {
-		o.apiKey = os.Getenv(*keyEnv)
+		o.apiKey = os.Getenv(o.keyEnv)
 		if o.apiKey == "" && set["api-key-env"] {
-			return nil, fmt.Errorf("-api-key-env names %s, which is not set", *keyEnv)
+			return nil, fmt.Errorf("-api-key-env names %s, which is not set", o.keyEnv)
 		}
 	}
 	if o.naive && o.resume {
@@ -124,6 +132,9 @@ func parseOptions(args []string, help io.Writer) (*options, error) {
 	}
 	if o.naive && (o.incident != "" || o.compare != "" || len(o.servers) > 0) {
 		return nil, errors.New("-naive asks no server how it is, so -incident, -servers and -compare are not for it")
+	}
+	if o.compare != "" && o.embedded() && o.incident == "" {
+		return nil, errors.New("-compare needs -base-url or -incident: the embedded author has no settings, so there is nothing to compare")
 	}
 	if o.incident != "" && !set["agents"] {
 		o.agents = incidentAgents
@@ -177,6 +188,69 @@ func (o *options) check(set map[string]bool) error {
 		return errors.New("-faults are those of the embedded author, and -incident is played on an engine; give one of them")
 	}
 	return checkOffline(o)
+}
+
+// explained returns the same flags, whose errors say what form is wanted. The
+// help is that of fs.
+func explained(fs *flag.FlagSet) *flag.FlagSet {
+	out := flag.NewFlagSet(fs.Name(), flag.ContinueOnError)
+	out.SetOutput(io.Discard)
+	fs.VisitAll(func(f *flag.Flag) {
+		value := f.Value
+		if g, ok := value.(flag.Getter); ok {
+			switch g.Get().(type) {
+			case time.Duration:
+				value = explainedValue{value, "a duration with its unit, such as 90s or 10m"}
+			case int:
+				value = explainedValue{value, "a whole number"}
+			case uint64:
+				value = explainedValue{value, "a whole number, 0 or more"}
+			}
+		}
+		out.Var(value, f.Name, f.Usage)
+	})
+	return out
+}
+
+// An explainedValue is a flag's value whose errors say what is wanted.
+type explainedValue struct {
+	flag.Value
+	form string
+}
+
+func (v explainedValue) Set(s string) error {
+	if v.Value.Set(s) != nil {
+		return errors.New("want " + v.form)
+	}
+	return nil
+}
+
+// goOn returns the command line that goes on with the book of this one. An
+// incident is not played again.
+func (o *options) goOn() string {
+	line := "sessionbible -resume"
+	add := func(flag, value string, given bool) {
+		if given {
+			line += " -" + flag + " " + quoted(value)
+		}
+	}
+	add("out", o.out, o.out != defaultOut)
+	add("articles", strconv.Itoa(o.articles), o.articles > 0)
+	add("base-url", hideKey(o.baseURL), !o.embedded())
+	add("model", o.model, !o.embedded())
+	add("api-key-env", o.keyEnv, o.keyEnv != "" && o.keyEnv != defaultKeyEnv)
+	if o.session != "" {
+		line += " " + quoted(o.session)
+	}
+	return line
+}
+
+// quoted is a word as shells read it.
+func quoted(s string) string {
+	if s != "" && !strings.ContainsAny(s, " \t\n'\"\\$&;|<>()*?[]#~`!{}") {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // list reads names with commas between them.

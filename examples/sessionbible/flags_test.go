@@ -13,7 +13,7 @@ import (
 func TestFlagsAndTheirDefaults(t *testing.T) {
 	o, err := parseOptions(nil, nil)
 	require.NoError(t, err)
-	assert.Equal(t, &options{agents: 45, out: "./bible", seed: 1, faults: defaultFaults(), habits: defaultHabits()}, o)
+	assert.Equal(t, &options{agents: 45, out: "./bible", keyEnv: "OPENAI_API_KEY", seed: 1, faults: defaultFaults(), habits: defaultHabits()}, o)
 
 	t.Setenv("SOME_KEY", "sk-secret")
 	o, err = parseOptions([]string{"-base-url", "http://h:1/v1", "a.json", "-api-key-env=SOME_KEY", "-model", "m",
@@ -21,7 +21,7 @@ func TestFlagsAndTheirDefaults(t *testing.T) {
 		"-rpm", "60", "-max-in-flight", "2", "-report", "-", "-out", "o"}, nil)
 	require.NoError(t, err, "flags may follow the session")
 	assert.Equal(t, &options{
-		session: "a.json", baseURL: "http://h:1/v1", apiKey: "sk-secret", model: "m", agents: 3, articles: 4, out: "o",
+		session: "a.json", baseURL: "http://h:1/v1", apiKey: "sk-secret", keyEnv: "SOME_KEY", model: "m", agents: 3, articles: 4, out: "o",
 		seed: 1, faults: defaultFaults(), habits: defaultHabits(), firstOutput: time.Minute, gap: -time.Second,
 		call: 5 * time.Minute, deadline: time.Hour, rpm: 60, maxInFlight: 2, report: "-",
 	}, o)
@@ -55,12 +55,15 @@ func TestUsageErrorsNameTheFlag(t *testing.T) {
 		"an incident elsewhere":   {[]string{"-incident", "overload", "-base-url", "http://h/v1"}, "-incident is for the embedded server, and -base-url names another"},
 		"servers of nobody":       {[]string{"-servers", "http://h"}, "-servers needs -base-url: the embedded server stands alone"},
 		"naive, and asking":       {[]string{"-naive", "-incident", "overload"}, "-naive asks no server how it is, so -incident, -servers and -compare are not for it"},
-		"no number":               {[]string{"-agents", "many"}, `invalid value "many" for flag -agents`},
+		"no number":               {[]string{"-agents", "many"}, `invalid value "many" for flag -agents: want a whole number`},
 		"no agents":               {[]string{"-agents", "0"}, "-agents is 0, want 1 or more"},
 		"negative articles":       {[]string{"-articles", "-1"}, "-articles is -1, want 0 or more"},
 		"negative rpm":            {[]string{"-rpm", "-1"}, "-rpm is -1, want 0 or more"},
 		"negative in flight":      {[]string{"-max-in-flight", "-2"}, "-max-in-flight is -2, want 0 or more"},
-		"no duration":             {[]string{"-gap", "7"}, `invalid value "7" for flag -gap`},
+		"no duration":             {[]string{"-gap", "7"}, `invalid value "7" for flag -gap: want a duration with its unit, such as 90s or 10m`},
+		"no duration at all":      {[]string{"-call=abc"}, `invalid value "abc" for flag -call: want a duration with its unit`},
+		"a negative seed":         {[]string{"-seed=-1"}, `invalid value "-1" for flag -seed: want a whole number, 0 or more`},
+		"nothing to compare":      {[]string{"-compare", "x"}, "-compare needs -base-url or -incident: the embedded author has no settings"},
 		"no folder":               {[]string{"-out", ""}, "-out is empty"},
 		"two sessions":            {[]string{"a", "-agents", "1", "b"}, "got 2 sessions (a, b), want at most one"},
 		"empty session":           {[]string{""}, "SESSION is empty"},
@@ -91,6 +94,31 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 	for _, name := range []string{"base-url", "model", "api-key-env", "agents", "articles", "out", "faults", "habits",
 		"seed", "first-output", "gap", "call", "deadline", "rpm", "max-in-flight", "report", "naive"} {
 		assert.Contains(t, out.String(), "\n  -"+name, name)
+	}
+}
+
+func TestAnIncidentEndsUnlessToldOtherwise(t *testing.T) {
+	for want, args := range map[time.Duration][]string{
+		2 * time.Minute: {"-incident", "overload"},
+		time.Hour:       {"-incident", "overload", "-deadline", "1h"},
+		0:               {},
+	} {
+		o, err := parseOptions(args, nil)
+		require.NoError(t, err)
+		assert.Equal(t, want, o.deadline, args)
+	}
+}
+
+func TestTheCommandThatGoesOn(t *testing.T) {
+	for want, args := range map[string][]string{
+		"sessionbible -resume": {},
+		"sessionbible -resume -out 'my book' -articles 3 'a b.json'": {"-out", "my book", "-articles", "3", "-seed", "4", "a b.json"},
+		"sessionbible -resume -base-url http://h/v1 -model m":        {"-base-url", "http://h/v1", "-model", "m"},
+		"sessionbible -resume -out 'it'\\''s'":                       {"-out", "it's", "-incident", "overload"},
+	} {
+		o, err := parseOptions(args, nil)
+		require.NoError(t, err)
+		assert.Equal(t, want, o.goOn())
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/neverhang/neverhang/agentloop"
@@ -62,7 +63,7 @@ func newHarness(o *options, s *session, plan []article, b *book, server *offline
 
 	targets, interval := o.targets(), 10*time.Second
 	if server != nil {
-		targets, interval = server.targets(), 2*time.Second
+		targets, interval = server.targets(), incidentSample
 	}
 	var err error
 	if h.doctor, err = newDoctor(o, targets, interval); err != nil {
@@ -219,19 +220,24 @@ func (h *harness) note(format string, args ...any) {
 func (h *harness) run(ctx context.Context) *report {
 	h.announce()
 	watching, stop := context.WithCancel(ctx)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		h.watch(watching)
-	}()
+	var watchers sync.WaitGroup
+	watchers.Go(func() { h.watch(watching) })
+	if h.opts.incident != "" {
+		watchers.Go(func() { h.server.befall.watch(watching, h.note) })
+	}
 	ended := h.group.Run(ctx)
 	stop()
-	<-watched
+	watchers.Wait()
 	_ = h.client.Close()
 
 	r := h.report(ended)
 	h.doctor.fill(r)
 	h.doctor.close()
+	r.goOn = h.opts.goOn()
+	if h.opts.incident != "" {
+		i := &h.server.befall
+		r.Run.IncidentSaid = orNull(i.verdict(h.doctor.saidSince(i.start.Add(i.from)), time.Now(), incidentSample))
+	}
 	if err := h.bindAll(r, ctx.Err() != nil); err != nil {
 		h.say.line("sessionbible: the index: %v", err)
 		r.Run.ExitCode = exitNotDone

@@ -177,7 +177,7 @@ func TestAFolderThatCannotBeWritten(t *testing.T) {
 
 	stderr.Reset()
 	assert.Equal(t, exitUsage, run(t.Context(), append(args, "-resume"), &stdout, &stderr))
-	assert.Regexp(t, `^sessionbible: -out: journal: lock .*not a directory\n$`, stderr.String())
+	assert.Regexp(t, `^going on: 2 of 2 are done\nsessionbible: -out: journal: lock .*not a directory\n$`, stderr.String())
 	after, err := filepath.Glob(filepath.Join(dir, articlesDir, "*"))
 	require.NoError(t, err)
 	assert.Equal(t, before, after)

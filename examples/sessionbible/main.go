@@ -85,6 +85,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		o.report = "-"
 	}
 
+	earlier, err := earlierRun(o) // before it is moved away
+	if err != nil {
+		return usageError(err)
+	}
+
 	var server *offline
 	if o.embedded() {
 		if server, err = startOffline(o); err != nil {
@@ -98,10 +103,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return neverStarted(ctx, o, s, plan, err, stdout, say)
 	}
 	b := newBook(o.out)
-	earlier, err := earlierRun(o, say) // before it is moved away
-	if err != nil {
-		return usageError(err)
-	}
 	h, err := newHarness(o, s, plan, b, server, say)
 	if err != nil {
 		return usageError(err)
@@ -142,32 +143,32 @@ func closeInTime(j *journal.Journal) {
 	}
 }
 
-// earlierRun returns the fingerprint of the run to compare with, nil if there is
-// none.
-func earlierRun(o *options, say *printer) (*health.Fingerprint, error) {
-	switch {
-	case o.compare == "":
-		return nil, nil
-	case o.embedded() && o.incident == "":
-		say.line("-compare: the embedded author has no settings, so there is nothing to compare")
+// earlierRun returns the fingerprint of the run to compare with, nil if none is
+// named.
+func earlierRun(o *options) (*health.Fingerprint, error) {
+	if o.compare == "" {
 		return nil, nil
 	}
-	f, err := readFingerprint(o.compare)
-	if f == nil && err == nil {
-		say.line("there is nothing to compare with: %s holds no %s", o.compare, fingerprintFile)
-	}
-	return f, err
+	return readFingerprint(o.compare)
 }
 
 // openBook makes the folder ready, for a new book or for the one that is there.
 func openBook(o *options, s *session, plan []article, b *book, say *printer) error {
 	if o.resume {
-		if err := b.reopen(s, len(plan)); err != nil {
+		m, err := b.reopen(s, len(plan))
+		if err != nil {
 			return fmt.Errorf("-resume: %w", err)
+		}
+		say.line("going on: %d of %d are done", b.articles(), len(plan))
+		switch {
+		case m.Incident != "" && o.incident == "":
+			say.line("the book was begun with -incident %s; this run plays none", m.Incident)
+		case o.incident != "":
+			say.line("%s is played from its beginning, on a new engine", o.incident)
 		}
 		return nil
 	}
-	moved, err := b.open(s, len(plan), time.Now())
+	moved, err := b.open(s, len(plan), o.incident, time.Now())
 	if err != nil {
 		return fmt.Errorf("-out: %w", err)
 	}

@@ -47,11 +47,13 @@ func checkOffline(o *options) error {
 func incidents() []string { return engine.Names() }
 
 // An incident begins incidentAt into the run, which lasts incidentTime unless it
-// is told otherwise, and concerns so many agents.
+// is told otherwise, and concerns so many agents. The engine is asked every
+// incidentSample.
 const (
 	incidentAt     = 10 * time.Second
-	incidentTime   = 3 * time.Minute
+	incidentTime   = 2 * time.Minute
 	incidentAgents = 24
+	incidentSample = 2 * time.Second
 )
 
 // An offline is an endpoint inside this process: a server on the loopback
@@ -59,6 +61,7 @@ const (
 type offline struct {
 	srv    *fakeserver.Server // nil if there is an engine
 	engine *engine.Cluster
+	befall happening // what befalls the engine
 }
 
 // startOffline starts the server.
@@ -91,18 +94,30 @@ func startEngine(o *options, author fakeserver.Author) (*offline, error) {
 	}
 	cfg.Model = o.model
 	cfg.Cost.Step, cfg.Cost.PerPair = cfg.Cost.Step/2, cfg.Cost.PerPair/2 // articles are long
+	befall := happening{name: o.incident, always: len(cfg.Changes) == 0}
 	for i := range cfg.Changes {
 		c := &cfg.Changes[i]
 		c.At = max(0, c.At-engine.ChangeAt+incidentAt)
 		if c.Until > 0 {
 			c.Until = max(c.At+time.Second, c.Until-engine.ChangeAt+incidentAt)
 		}
+		// It has begun with the first of its changes, and is over with the last.
+		switch {
+		case i == 0:
+			befall.from, befall.until = c.At, c.Until
+		case c.Until == 0 || befall.until == 0:
+			befall.until = 0
+		default:
+			befall.until = max(befall.until, c.Until)
+		}
+		befall.from = min(befall.from, c.At)
 	}
 	cluster, err := engine.Listen(engine.ServerConfig{Engine: cfg, Answer: author.Say, PlainHealth: true})
 	if err != nil {
 		return nil, err
 	}
-	return &offline{engine: cluster}, nil
+	befall.start = time.Now()
+	return &offline{engine: cluster, befall: befall}, nil
 }
 
 func (f *offline) baseURL() string {

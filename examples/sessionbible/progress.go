@@ -16,7 +16,12 @@ func (h *harness) announce() {
 	h.say.line("%q: %d messages, %d articles, up to %d agents in parallel, into %s",
 		h.session.Title, len(h.session.Messages), len(h.desks), o.agents, o.out)
 	if o.incident != "" {
-		h.say.line("the model is an embedded engine with seed %d; %s comes %s into the run", o.seed, o.incident, incidentAt)
+		h.say.line("the model is an embedded engine with seed %d; %s", o.seed, h.server.befall.announce())
+		end := "it ends when all articles are done"
+		if o.deadline > 0 {
+			end = "the run ends after " + seconds(o.deadline) + " at the latest (-deadline)"
+		}
+		h.say.line("%s; Ctrl-C ends it with all drafts kept", end)
 		return
 	}
 	if h.server != nil {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/neverhang/neverhang/health"
 )
 
 // A report tells how a run went. It is written as JSON, also when the run was
@@ -15,6 +17,8 @@ type report struct {
 	Run    runReport     `json:"run"`
 	Totals totals        `json:"totals"`
 	Agents []agentReport `json:"agents"`
+
+	goOn string // the command that goes on with the book, "" if there is none
 }
 
 // A runReport says what was run. It holds no key.
@@ -35,8 +39,10 @@ type runReport struct {
 	Faults *string `json:"faults"`
 	Habits *string `json:"habits"`
 
-	// Incident is what befell the embedded engine, absent without it.
-	Incident *string `json:"incident,omitempty"`
+	// Incident is what befell the embedded engine, and IncidentSaid what was said
+	// of it, both absent without it.
+	Incident     *string `json:"incident,omitempty"`
+	IncidentSaid *string `json:"incident_said,omitempty"`
 
 	// Clocks are the limits that were set, by name.
 	Clocks map[string]string `json:"clocks"`
@@ -204,7 +210,11 @@ func (r *report) summary(w io.Writer) {
 	fmt.Fprintf(w, "  agents: %s\n", strings.Join(outcomes, ", "))
 	fmt.Fprintf(w, "  requests: %d, of them %d retries; failed attempts survived: %d; agents restarted: %d times\n",
 		t.Requests, t.Retries, t.Survived, t.Restarts)
-	if v := r.Run.Verdict; v != nil && r.Run.ExitCode != exitDone {
+	if r.Run.Incident != nil && r.Run.IncidentSaid != nil {
+		fmt.Fprintf(w, "  said of %s: %s\n", *r.Run.Incident, *r.Run.IncidentSaid)
+	}
+	// Without calls there is nothing to tell by, and nothing to tell.
+	if v := r.Run.Verdict; v != nil && r.Run.ExitCode != exitDone && (v.State != string(health.CannotTell) || v.calls > 0) {
 		fmt.Fprintf(w, "  the server: %s (%s confidence)", v.State, v.Confidence)
 		if len(v.Evidence) > 0 {
 			fmt.Fprintf(w, ": %s", v.Evidence[0])
@@ -216,6 +226,9 @@ func (r *report) summary(w io.Writer) {
 	}
 	if t.FaultsInjected != nil {
 		fmt.Fprintf(w, "  faults injected: %d%s\n", *t.FaultsInjected, inParens(counts(t.Faults)))
+	}
+	if r.goOn != "" && r.Run.ExitCode == exitInterrupted {
+		fmt.Fprintf(w, "  to go on: %s\n", r.goOn)
 	}
 }
 
