@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -181,4 +182,25 @@ func TestATrialIsPutOffWhileTheEndpointIsAiling(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestTheClientsOwnProbesDrawOnTheBudgetToo(t *testing.T) {
+	inWorld(t, script(fake.Hang()), func(c *llmclient.Config) { c.Retry.Attempts = 1 }, func(t *testing.T, w *world) {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = w.client.Chat(ctx, hello())
+		}()
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		require.NotEmpty(t, w.srv.Probes(), "the probe")
+		allowed := 0
+		for w.client.AllowProbe("http://model.test/v1") && allowed < 5000 {
+			allowed++
+		}
+		assert.Equal(t, 999, allowed)
+		cancel()
+		<-done
+	})
 }

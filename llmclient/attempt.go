@@ -282,13 +282,13 @@ func (a *attempt) see(ch *chat.Chunk) {
 	n := a.answer
 	says := ch.Output()
 	if says {
-		if n.finished {
+		goesOn, was := n.finished, n.blank
+		if goesOn {
 			a.at.ep.refutes.Store(true)
 		}
 		n.finished = false
 		n.said = n.said || ch.Content != "" || ch.Refusal != "" || len(ch.ToolCalls) > 0
-		was := n.blank
-		if n.blank = blank(ch); !was || !n.blank {
+		if n.blank = blank(ch); !was || !n.blank || goesOn {
 			a.progress()
 		}
 	}

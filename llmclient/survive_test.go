@@ -168,3 +168,41 @@ func TestAProxyThatRefusesIsAskedOnce(t *testing.T) {
 		assert.EqualValues(t, 1, n.Load())
 	})
 }
+
+// What will pass is outlived only by calls that are to wait for it.
+func TestWhoDoesNotWaitOutlivesNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change   func(*llmclient.Config)
+		refused  bool
+		requests int
+	}{
+		"one attempt, a gateway":     {func(c *llmclient.Config) { c.Retry.Attempts = 1 }, false, 1},
+		"one attempt, nobody there":  {func(c *llmclient.Config) { c.Retry.Attempts = 1 }, true, 0},
+		"failing fast, a gateway":    {func(c *llmclient.Config) { c.WhenOpen = llmclient.FailFast }, false, 4},
+		"an endpoint's first answer": {nil, false, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := fake.Config{Script: func(r *fake.Request) fake.Step {
+				if r.Ordinal == 1 && tc.change != nil {
+					return fake.Answer("ok")
+				}
+				return fake.Status(502, "bad gateway")
+			}}
+			inWorld(t, srv, tc.change, func(t *testing.T, w *world) {
+				if tc.change != nil {
+					_, err := w.client.Chat(t.Context(), hello())
+					require.NoError(t, err)
+				}
+				before := len(w.srv.Requests())
+				if tc.refused {
+					w.srv.SetNet(fake.NetFault{Kind: fake.Refused, Until: time.Hour})
+					w.srv.CloseConns()
+				}
+				_, err := w.client.Chat(t.Context(), hello())
+				require.Error(t, err)
+				assert.Len(t, w.srv.Requests(), before+tc.requests)
+				assert.Less(t, time.Since(w.start), 10*time.Second)
+			})
+		})
+	}
+}

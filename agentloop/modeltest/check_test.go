@@ -162,7 +162,7 @@ func TestAModelThatHangsOrPanicsIsFound(t *testing.T) {
 			if busy.Add(1) > 1 {
 				<-release
 			}
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond) // long enough for the others to come, on a busy machine too
 			busy.Add(-1)
 			return answers(ctx, req)
 		}, nil, "8 calls at the same time: the call has not returned"},
