@@ -11,7 +11,6 @@ const (
 	tolerable  = 0.1  // the part that may be lost and is no sign of anything
 	beyond     = 2.5  // standard deviations by which more are lost than chance brings
 	lessLoad   = 0.7  // of the load in doubt, and less: here it shows whether that helps
-	asMuch     = 0.8  // of the load in doubt, and more
 	evidence   = 20   // requests with less load that make a verdict
 	clearly    = 1.5  // standard deviations by which fewer are lost with less load, if that helps
 	fading     = 100  // requests in which what is usual follows, if less is lost
@@ -41,7 +40,7 @@ type blame struct {
 	known  int    // how many of the bits mean something
 
 	from      float64 // in doubt: the load at which too many were lost; zero: nothing is
-	high, low tally   // in doubt: requests with about that load, and with less
+	high, low tally   // in doubt: requests with that load, and with less
 }
 
 // A tally counts requests, and those of them that were lost.
@@ -82,7 +81,7 @@ func (b *blame) hear(n float64, lost, fresh bool) verdict {
 		return undecided
 	case b.isLess(n):
 		b.low.hear(lost)
-	case n >= asMuch*b.from:
+	case n >= b.from: // what goes well with a little less would make the load look harmless
 		b.high.hear(lost)
 	}
 	return b.judge()

@@ -80,3 +80,21 @@ func TestWhatIsUsualIsForgotten(t *testing.T) {
 	}
 	assert.True(t, b.unusual())
 }
+
+// Losses begin at 16. That 14 go well, however often, says nothing of 16.
+func TestALittleLessIsNoWitness(t *testing.T) {
+	var b blame
+	for i := range remembered {
+		b.hear(16, i%3 == 0, true)
+	}
+	assert.True(t, b.unusual())
+	b.suspect(16)
+	for range 200 {
+		assert.Equal(t, undecided, b.hear(14, false, true))
+	}
+	verdict := undecided
+	for range evidence {
+		verdict = b.hear(11, false, true)
+	}
+	assert.Equal(t, guilty, verdict)
+}

@@ -450,3 +450,35 @@ func TestFit(t *testing.T) {
 	assert.InDelta(t, unseen, f.slope, 0.01, "where nothing varies nothing is seen")
 	assert.InDelta(t, 5, f.expect(2), 1e-6)
 }
+
+// A slope that noise has made is not taken for one that was seen.
+func TestFitIsUnsure(t *testing.T) {
+	fits := func(seed uint64, noise float64, points int) (f fit) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		for i := range points {
+			x := math.Log(10) + 0.24*float64(i/10%2)
+			f.learn(x, 0.9*x+noise*rnd.NormFloat64(), float64(i)/10, 60)
+		}
+		return f
+	}
+	var off, said float64
+	const seeds = 500
+	below := 0
+	for seed := range uint64(seeds) {
+		f := fits(seed, 0.1, 100)
+		off += (f.slope - 0.9) * (f.slope - 0.9)
+		said += f.unsure * f.unsure
+		if f := fits(seed, 0.3, 30); f.isBelow(hardly) {
+			below++
+		}
+	}
+	assert.InDelta(t, 1.3, math.Sqrt(said/off), 0.5, "what it says of itself, by what it is off")
+	assert.Less(t, below, seeds/8, "of %d with a true slope of 0.9 and much noise", seeds)
+
+	var flat fit
+	for i := range 30 {
+		flat.learn(math.Log(10)+0.24*float64(i/10%2), 1+0.02*rand.New(rand.NewPCG(uint64(i), 1)).NormFloat64(), float64(i)/10, 60)
+	}
+	assert.True(t, flat.isBelow(hardly), "a server that hardly notices: %.2f ± %.2f", flat.slope, flat.unsure)
+	assert.False(t, (&fit{}).isBelow(2), "of nothing nothing is known")
+}

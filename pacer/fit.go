@@ -1,6 +1,9 @@
 package pacer
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // fit is a line through the points (x, y), of which old ones fade. The slope is
 // that at one moment: what y does over time by itself, while the server slows
@@ -12,11 +15,12 @@ type fit struct {
 	w, x, y, t         float64 // sums
 	xx, xy, xt, yt, tt float64
 	slope              float64
+	unsure             float64 // standard error of the slope
 	noise              float64 // mean square of what points are off
 }
 
 const (
-	doubt      = 0.001 // weighs like a variance of log n for slopeUnseen
+	doubt      = 0.001 // weighs like a variance of log n for the slope unseen
 	doubtTime  = 0.1   // likewise for a y that does not change with time
 	unseen     = 0.9   // the slope until something is seen of it: near the top
 	fewToTrust = 5
@@ -49,7 +53,11 @@ func (f *fit) learn(x, y, t, memory float64) {
 	yt := f.yt/f.w - my*mt
 	tt := f.tt/f.w - mt*mt + doubtTime
 	f.slope = min(max((xy*tt-yt*xt)/(xx*tt-xt*xt), 0), 2)
+	f.unsure = math.Sqrt(f.noise / (f.w * (xx - xt*xt/tt)))
 }
+
+// isBelow reports whether the slope is less than that, beyond its standard error.
+func (f *fit) isBelow(slope float64) bool { return f.known() && f.slope+f.unsure < slope }
 
 // expect is what y should be at x.
 func (f *fit) expect(x float64) float64 {

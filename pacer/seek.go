@@ -118,7 +118,7 @@ func (c *climber) step(now time.Duration, p point) {
 	c.level = max(1, c.level*math.Exp(by))
 	c.grown = c.grown || by > 0
 	c.turn(now)
-	if c.fit.slope < hardly && !c.queued() {
+	if c.fit.isBelow(hardly) && !c.queued() {
 		c.seeking = true
 		c.change(now, p, growth)
 	}
