@@ -139,3 +139,26 @@ func readme(t *testing.T, section, text string) {
 	plain := func(s string) []string { return strings.Split(times.ReplaceAllString(s, ""), "\n") }
 	assert.Equal(t, plain(was), plain(text), "the %s in %s is out of date; see what has changed and run the test with -update", section, file)
 }
+
+// claimed holds what the project's README says in numbers to the table.
+func claimed(t *testing.T, table []pair) {
+	t.Helper()
+	count := map[bool]map[verdict]int{false: {}, true: {}} // by whether it was under the Transport
+	calls := 0
+	for _, p := range table {
+		if p.with.verdict == absent {
+			continue
+		}
+		calls++
+		for under, of := range count {
+			of[p.half(under).verdict]++
+		}
+	}
+	without, with := count[false], count[true]
+	doc, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	text := strings.Join(strings.Fields(string(doc)), " ")
+	assert.Contains(t, text, fmt.Sprintf("%d kinds of server", len(faults)))
+	assert.Contains(t, text, fmt.Sprintf("Of %d calls without it %d never return, %d return something else than the whole answer, and %d fail on a healthy server; with it %d, %d and %d",
+		calls, without[hung], without[wrong], without[falseKill], with[hung], with[wrong], with[falseKill]))
+}

@@ -39,6 +39,7 @@ func TestTable(t *testing.T) {
 	t.Log("\n" + text)
 	if len(table) == len(sdks)*len(faults)*len(modes) { // unless -run has left out some
 		readme(t, "table", text)
+		claimed(t, table)
 	}
 }
 

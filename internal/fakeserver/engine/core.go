@@ -77,9 +77,6 @@ func NewCore(cfg Config) (*Core, error) {
 // Config returns the settings with their defaults filled in.
 func (c *Core) Config() Config { return c.cfg }
 
-// Now returns the latest time the core has seen.
-func (c *Core) Now() time.Duration { return c.now }
-
 // Live returns how many requests have not ended.
 func (c *Core) Live() int { return c.live }
 
