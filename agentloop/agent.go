@@ -36,7 +36,8 @@ type Config struct {
 
 	// Messages is a conversation to go on with, such as Result.Messages of an
 	// earlier run. What a strict server would refuse in it (calls without
-	// results, say) is mended in the agent's own copy.
+	// results, say, or a system message in its midst, which goes to the head) is
+	// mended in the agent's own copy.
 	Messages []chat.Message
 
 	// Task is what the agent is to do: a message of the user behind Messages.
@@ -158,6 +159,13 @@ const (
 	defaultToolDeadline  = time.Minute
 	defaultParallelTools = 8
 	defaultMaxResult     = 64 << 10
+)
+
+// What is set to more than endless and forever is as good as endless. They are taken for
+// it, so that sums and multiples of what is set do not overflow.
+const (
+	endless = math.MaxInt >> 8
+	forever = time.Duration(math.MaxInt64 >> 3)
 )
 
 // An Agent is a model, tools, a task and the steps that complete it. It holds

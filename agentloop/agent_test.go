@@ -230,19 +230,19 @@ func TestAgentRunsMoreThanOnce(t *testing.T) {
 
 // What New was given may be written to afterwards.
 func TestNewCopiesWhatItIsGiven(t *testing.T) {
-	temperature, seed, parallel := 0.5, int64(7), true
+	temperature, top, seed, parallel := 0.5, 0.25, int64(7), true
 	extra := map[string]json.RawMessage{"k": json.RawMessage("1")}
 	msgs := []chat.Message{
 		{Role: chat.RoleUser, Parts: []chat.Part{{Type: "text", Text: "one", Extra: map[string]json.RawMessage{"k": json.RawMessage("1")}}}},
 		{Role: chat.RoleAssistant, ToolCalls: []chat.ToolCall{{ID: "a", Name: "t", Extra: map[string]json.RawMessage{"k": json.RawMessage("1")}}}},
 		{Role: chat.RoleTool, ToolCallID: "a", Content: "x", Extra: map[string]json.RawMessage{"k": json.RawMessage("1")}},
 	}
-	req := chat.Request{Temperature: &temperature, Seed: &seed, ParallelToolCalls: &parallel, Stop: []string{"."},
+	req := chat.Request{Temperature: &temperature, TopP: &top, Seed: &seed, ParallelToolCalls: &parallel, Stop: []string{"."},
 		ResponseFormat: json.RawMessage("{}"), Extra: extra}
 	m := play(says("ok"))
 	sent := func(i int) string {
 		r := m.requests()[i]
-		b, err := json.Marshal([]any{r.Messages, r.Temperature, r.Seed, r.ParallelToolCalls, r.Stop, r.ResponseFormat, r.Extra})
+		b, err := json.Marshal([]any{r.Messages, r.Temperature, r.TopP, r.Seed, r.ParallelToolCalls, r.Stop, r.ResponseFormat, r.Extra})
 		require.NoError(t, err)
 		return string(b)
 	}
@@ -251,7 +251,7 @@ func TestNewCopiesWhatItIsGiven(t *testing.T) {
 	require.NoError(t, before.Err)
 	first := sent(0)
 
-	temperature, seed, parallel = 1, 8, false
+	temperature, top, seed, parallel = 1, 1, 8, false
 	req.Stop[0], req.ResponseFormat[0], extra["k"][0], extra["new"] = "!", '[', '2', nil
 	msgs[0].Parts[0].Text = "two"
 	msgs[0].Parts[0].Extra["k"][0] = '2'

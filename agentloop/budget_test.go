@@ -167,3 +167,26 @@ func TestUsageOfZerosIsEstimated(t *testing.T) {
 		})
 	}
 }
+
+// What was read from a cache was used, also where a gateway counts it apart.
+func TestCachedTokensAreBooked(t *testing.T) {
+	for name, c := range map[string]struct {
+		usage chat.Usage
+		want  int64
+	}{
+		"apart":              {chat.Usage{PromptTokens: 10, CachedTokens: 400, CompletionTokens: 5, TotalTokens: 15}, 415},
+		"apart, but in all":  {chat.Usage{PromptTokens: 10, CachedTokens: 400, CompletionTokens: 5, TotalTokens: 415}, 415},
+		"within":             {chat.Usage{PromptTokens: 410, CachedTokens: 400, CompletionTokens: 5, TotalTokens: 415}, 415},
+		"all of it, no more": {chat.Usage{PromptTokens: 400, CachedTokens: 400, CompletionTokens: 5, TotalTokens: 405}, 405},
+	} {
+		m := func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+			u := c.usage
+			resp, err := says("ok")(ctx, req)
+			resp.Usage = &u
+			return resp, err
+		}
+		res := runOne(t, agentloop.Config{Model: agentloop.ModelFunc(m), Price: func(u *chat.Usage) float64 { return float64(u.TotalTokens) }})
+		assert.Equal(t, c.want, res.Usage.TotalTokens, name)
+		assert.EqualValues(t, c.want, res.Cost, name)
+	}
+}

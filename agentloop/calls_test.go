@@ -194,6 +194,7 @@ func TestPanicsCostOneCall(t *testing.T) {
 			)
 			res := runOne(t, agentloop.Config{Model: m, Tools: []agentloop.Tool{bad, fine}})
 			require.Equal(t, agentloop.Done, res.Outcome)
+			assert.Empty(t, res.Abandoned, "nothing is left running")
 			assert.Equal(t, 4, res.ToolCalls)
 			got := m.last(chat.RoleTool)
 			require.Len(t, got, 3)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -82,6 +83,10 @@ func TestAServerThatRefusesToolChoiceIsAskedWithout(t *testing.T) {
 				res := runOne(t, cfg)
 				assert.Equal(t, c.want, res.Outcome, "%v", res.Err)
 				assert.Equal(t, c.forced, c.server.forced)
+				pauses := map[string]time.Duration{"500 once": time.Second, "500 without a word": time.Second, "503 is no word on it": 7 * time.Second}
+				if want, some := pauses[name]; some {
+					assert.Equal(t, want, res.Duration, "a server that may be in trouble is not asked again at once")
+				}
 				if c.want == agentloop.Failed {
 					assert.ErrorIs(t, res.Err, c.server.refusal)
 				}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -110,7 +109,7 @@ func (r *run) perform(ctx context.Context, c *toolCall) {
 	if lost != nil && c.tool.Fatal {
 		c.err, c.fatal = lost.err, true
 	}
-	if !c.ok && strings.TrimSpace(got.text) != "" {
+	if !c.ok && !blank(got.text) {
 		c.text += "\nWhat it returned beside the error:\n" + got.text
 	}
 	c.text = bounded(c.text, r.agent.cfg.MaxResult)

@@ -91,6 +91,25 @@ func TestCausesThatDoHarmAreContained(t *testing.T) {
 	}
 }
 
+// A tool that hands on why its caller has ended is believed, whatever that is.
+func TestAToolThatReturnsACauseWithoutComparison(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(uncomparable{[]string{"a"}}) })
+		waits := tool(t, "waits", func(ctx context.Context) (string, error) {
+			<-ctx.Done()
+			return "", context.Cause(ctx)
+		})
+		waits.Effect = agentloop.EffectIdempotent
+		m := play(calls(call("", "waits", "{}")))
+		rep := runGroup(t, ctx, agentloop.GroupConfig{Agents: []*agentloop.Agent{newAgent(t, agentloop.Config{Model: m, Tools: []agentloop.Tool{waits}})}})
+		res := rep.Results[0]
+		assert.Equal(t, agentloop.Cancelled, res.Outcome)
+		assert.Empty(t, res.Panics)
+		assert.Equal(t, "error: no comparison", res.Messages[2].Content)
+	})
+}
+
 // The text of an error is user code, and may never come.
 func TestTheTextOfAnErrorHoldsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

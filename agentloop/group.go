@@ -25,8 +25,8 @@ type GroupConfig struct {
 
 	// InFlight is how many calls of models are under way at the same time, those
 	// of agents and of groups in tools included. No agent holds one of these places while it runs
-	// tools, waits for other agents or pauses, so none can lock others out; nor does a
-	// silent call to an endpoint that has answered later ones. A call that probes
+	// tools, waits for other agents (also within its Model) or pauses, so none can lock others
+	// out; nor does a silent call to an endpoint that has answered later ones. A call that probes
 	// (Systemic) may be under way besides. Zero or a negative value means no bound:
 	// the client may well have one.
 	InFlight int
@@ -167,6 +167,8 @@ func (c GroupConfig) filled() GroupConfig {
 	fill(&c.StallAfter, defaultStallAfter)
 	fill(&c.Grace, defaultGrace)
 	fill(&c.DraftDeadline, defaultDraftDeadline)
+	c.MaxDepth = min(c.MaxDepth, endless)
+	c.Grace, c.DraftDeadline = min(c.Grace, forever), min(c.DraftDeadline, forever)
 	c.Systemic = c.Systemic.filled()
 	c.Restart = maps.Clone(c.Restart)
 	if c.WindDown == 0 {

@@ -46,7 +46,10 @@ func newHistory(msgs []chat.Message) *history {
 		switch m := msgs[i]; m.Role {
 		case chat.RoleAssistant:
 			sent := m.ToolCalls
-			if last := h.last(); last != nil && joins(last, &m) {
+			switch last := h.last(); {
+			case last == nil || instructs(last): // it speaks first, which some templates do not know
+				h.push(chat.User(noMessage))
+			case joins(last, &m):
 				m.Content = joined(last.Content, m.Content)
 				h.msgs = h.msgs[:len(h.msgs)-1]
 				h.weigh()
@@ -59,7 +62,9 @@ func newHistory(msgs []chat.Message) *history {
 		case chat.RoleTool: // stands behind its call by now, or answers none
 		case chat.RoleUser:
 			h.user(m)
-		default: // a system message that says nothing instructs nobody
+		case chat.RoleSystem, chat.RoleDeveloper:
+			h.instruct(m)
+		default:
 			if m.Parts = filled(m.Parts); !empty(&m) {
 				h.push(m)
 			}
@@ -134,6 +139,37 @@ func (h *history) user(m chat.Message) {
 	h.push(m)
 }
 
+// instruct puts a system message at the head, behind the text of the one that is there:
+// templates of some models know no second one, and none elsewhere. One that says nothing
+// instructs nobody.
+func (h *history) instruct(m chat.Message) {
+	if m.Parts = filled(m.Parts); empty(&m) {
+		return
+	}
+	if len(h.msgs) == 0 || !instructs(&h.msgs[0]) {
+		h.msgs = slices.Insert(h.msgs, 0, m)
+		h.weigh()
+		return
+	}
+	head := &h.msgs[0]
+	if len(head.Parts)+len(m.Parts) == 0 {
+		head.Content = joined(head.Content, m.Content)
+	} else {
+		head.Content, head.Parts = "", slices.Concat(asParts(head), asParts(&m))
+	}
+	if len(m.Extra) > 0 {
+		extra := maps.Clone(m.Extra)
+		maps.Copy(extra, head.Extra)
+		head.Extra = extra
+	}
+	h.weigh()
+}
+
+// instructs reports whether a message is one of those at the head.
+func instructs(m *chat.Message) bool {
+	return m.Role == chat.RoleSystem || m.Role == chat.RoleDeveloper
+}
+
 // push appends a message.
 func (h *history) push(m chat.Message) {
 	h.msgs = append(h.msgs, m)
@@ -178,8 +214,6 @@ func joined(a, b string) string {
 	}
 	return a + "\n\n" + b
 }
-
-func blank(text string) bool { return strings.TrimSpace(text) == "" }
 
 // empty reports whether a message without calls says nothing.
 func empty(m *chat.Message) bool {
@@ -243,7 +277,7 @@ func (h *history) answer(m chat.Message) []chat.ToolCall {
 	m.ToolCalls = calls
 	if len(calls) == 0 {
 		m.ToolCalls = nil
-		if empty(&m) {
+		if empty(&m) || m.Content != "" && len(m.Parts) == 0 && wordless(m.Content) {
 			m.Content = noAnswer
 		}
 	}

@@ -1,6 +1,8 @@
 package agentloop_test
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -18,6 +20,8 @@ func FuzzHistoryIsValid(f *testing.F) {
 	f.Add([]byte("tuuaaTTttxau"), "", "{")
 	f.Add([]byte("scatat"), "b b", `"{}"`)
 	f.Add([]byte("SUaUTUtUaU"), " \n", "{}")
+	f.Add([]byte("asdusTtSus"), "x", "{}")
+	f.Add([]byte("SUaUTUtUaU"), "\u200b\x00", "{}")
 	f.Fuzz(func(t *testing.T, shape []byte, word, args string) {
 		var msgs []chat.Message
 		for i, b := range shape {
@@ -26,15 +30,13 @@ func FuzzHistoryIsValid(f *testing.F) {
 			case 'u':
 				msgs = append(msgs, chat.User("u"+word))
 			case 's':
-				if len(msgs) == 0 {
-					msgs = append(msgs, chat.System("s"))
-				}
+				msgs = append(msgs, chat.System("s"))
 			case 'U':
 				msgs = append(msgs, chat.User(word), chat.Message{Role: chat.RoleUser, Parts: []chat.Part{chat.TextPart(word), chat.TextPart("")}})
 			case 'S':
-				if len(msgs) == 0 {
-					msgs = append(msgs, chat.System(word))
-				}
+				msgs = append(msgs, chat.System(word))
+			case 'd':
+				msgs = append(msgs, chat.Message{Role: chat.RoleDeveloper, Parts: []chat.Part{chat.TextPart(word)}})
 			case 'a':
 				msgs = append(msgs, chat.Assistant(word))
 			case 't':
@@ -112,6 +114,12 @@ func TestAConversationIsMended(t *testing.T) {
 		"results out of order":           {[]chat.Message{chat.User("a"), asks("1", "2"), chat.ToolResult("2", "y"), chat.ToolResult("1", "x")}, "user:a | assistant: 1 2 | tool:x | tool:y | assistant:(no answer) | user:go"},
 		"the same id again":              {[]chat.Message{chat.User("a"), asks("1"), asks("1"), chat.ToolResult("1", "x")}, "user:a | assistant: 1 | " + lost + " | assistant: call00001 | tool:x | assistant:(no answer) | user:go"},
 		"the same id twice in one":       {[]chat.Message{chat.User("a"), asks("1", "1"), chat.ToolResult("1", "x"), chat.ToolResult("1", "y")}, "user:a | assistant: 1 call00001 | tool:x | tool:y | assistant:(no answer) | user:go"},
+		"a system message in the midst":  {[]chat.Message{chat.User("a"), chat.Assistant("b"), chat.System("s"), chat.User("c")}, "system:s | user:a | assistant:b | user:c+go"},
+		"a second one":                   {[]chat.Message{chat.System("r"), chat.System("s"), chat.User("a")}, "system:r+s | user:a+go"},
+		"one of a developer":             {[]chat.Message{chat.System("r"), chat.User("a"), {Role: chat.RoleDeveloper, Parts: []chat.Part{chat.TextPart("s")}}}, "system:<r><s> | user:a+go"},
+		"one with something extra":       {[]chat.Message{chat.System("r"), chat.User("a"), {Role: chat.RoleSystem, Content: "s", Extra: map[string]raw{"cache": raw("1")}}}, "system:r+s | user:a+go"},
+		"one behind calls":               {[]chat.Message{chat.User("a"), asks("1"), chat.System("s"), chat.ToolResult("1", "x")}, "system:s | user:a | assistant: 1 | tool:x | assistant:(no answer) | user:go"},
+		"a model that speaks first":      {[]chat.Message{chat.System("s"), chat.Assistant("hello"), chat.User("a")}, "system:s | user:(empty message) | assistant:hello | user:a+go"},
 		"a result of no call":            {[]chat.Message{chat.ToolResult("1", "x"), chat.User("a")}, "user:a+go"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,4 +149,25 @@ func TestWhatStandsInForAnAnswerHasTheNameOfItsReasoning(t *testing.T) {
 		assert.Equal(t, key, stand.ReasoningKey)
 		assert.Empty(t, stand.Reasoning)
 	}
+}
+
+// A model that appends to the messages it is given, for itself, has them for itself.
+func TestWhatAModelAppendsIsItsOwn(t *testing.T) {
+	var kept [][]chat.Message
+	m := agentloop.ModelFunc(func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+		if err := strict(req.Messages); err != nil {
+			return nil, err
+		}
+		kept = append(kept, append(req.Messages, chat.User(fmt.Sprint("hint ", len(kept)))))
+		if len(kept) > 9 {
+			return says("done")(ctx, req)
+		}
+		return calls(call("", "read", fmt.Sprintf(`{"n":%d}`, len(kept))))(ctx, req)
+	})
+	res := runOne(t, agentloop.Config{Model: m, Tools: (&desk{}).tools(t)})
+	require.Equal(t, agentloop.Done, res.Outcome, res.Err)
+	for i, msgs := range kept {
+		assert.Equal(t, fmt.Sprint("hint ", i), msgs[len(msgs)-1].Content)
+	}
+	assert.NotContains(t, transcript(res.Messages), "hint")
 }

@@ -28,7 +28,8 @@ type ladder struct {
 }
 
 func newLadder(c *Config) ladder {
-	return ladder{nudges: max(0, c.Nudges), narrow: max(0, c.NarrowedTries), force: max(0, c.ForcedTries)}
+	tries := func(n int) int { return min(max(0, n), endless) }
+	return ladder{nudges: tries(c.Nudges), narrow: tries(c.NarrowedTries), force: tries(c.ForcedTries)}
 }
 
 // pressure returns the remedy of the rung.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 
@@ -74,11 +75,17 @@ func strict(msgs []chat.Message) error {
 	ids := map[string]bool{}
 	for i := 0; i < len(msgs); i++ {
 		m := msgs[i]
-		if strings.TrimSpace(m.Content) == "" && len(m.ToolCalls) == 0 && len(m.Parts) == 0 {
+		if !seen(m.Content) && len(m.ToolCalls) == 0 && len(m.Parts) == 0 {
 			return fmt.Errorf("messages[%d] (%s) is empty", i, m.Role)
 		}
 		if m.Role == chat.RoleTool {
 			return fmt.Errorf("messages[%d] answers no call", i)
+		}
+		if i > 0 && (m.Role == chat.RoleSystem || m.Role == chat.RoleDeveloper) {
+			return fmt.Errorf("messages[%d]: %s is not at the beginning", i, m.Role)
+		}
+		if m.Role == chat.RoleAssistant && (i == 0 || i == 1 && msgs[0].Role == chat.RoleSystem) {
+			return fmt.Errorf("messages[%d]: the user does not speak first", i)
 		}
 		if i > 0 && m.Role == msgs[i-1].Role {
 			return fmt.Errorf("messages[%d] repeats the role %s", i, m.Role)
@@ -101,12 +108,17 @@ func strict(msgs []chat.Message) error {
 			if i >= len(msgs) || msgs[i].Role != chat.RoleTool || msgs[i].ToolCallID != c.ID {
 				return fmt.Errorf("messages[%d]: want the result of call %s", i, c.ID)
 			}
-			if msgs[i].Content == "" && len(msgs[i].Parts) == 0 {
+			if !seen(msgs[i].Content) && len(msgs[i].Parts) == 0 {
 				return fmt.Errorf("messages[%d]: empty result", i)
 			}
 		}
 	}
 	return nil
+}
+
+// seen reports whether there is anything in a text that somebody would see.
+func seen(text string) bool {
+	return strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsSpace(c) && !unicode.In(c, unicode.Cc, unicode.Cf) })
 }
 
 // What a model may answer.

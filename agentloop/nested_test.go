@@ -255,3 +255,31 @@ func TestAToolThatRunsAgentsHasTheirTime(t *testing.T) {
 		})
 	}
 }
+
+// A model may be made of agents itself: while it waits for them its own agent holds no
+// place that they would need.
+func TestAModelThatIsMadeOfAgents(t *testing.T) {
+	for name, own := range map[string]bool{"agents of the group": false, "a group of its own": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				team := agentloop.ModelFunc(func(ctx context.Context, _ *chat.Request) (*chat.Response, error) {
+					inner := newAgent(t, agentloop.Config{Name: "inner", Model: agentloop.ModelFunc(after(time.Second, says("inner says")))})
+					var res agentloop.Result
+					if own {
+						g, _ := agentloop.NewGroup(agentloop.GroupConfig{Agents: []*agentloop.Agent{inner}, InFlight: 1})
+						res = g.Run(ctx).Results[0]
+					} else {
+						res = inner.Run(ctx)
+					}
+					if res.Err != nil {
+						return nil, res.Err
+					}
+					return says(res.Text)(ctx, nil)
+				})
+				rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: many(t, 3, agentloop.Config{Model: team}), InFlight: 2})
+				assert.True(t, rep.Done(), "%v", rep.Results[0].Err)
+				assert.Equal(t, 2*time.Second, rep.Duration)
+			})
+		})
+	}
+}

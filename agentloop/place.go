@@ -15,7 +15,6 @@ func (r *run) mayCall(ctx context.Context) bool {
 		case r.takePlaces(ctx, probes):
 			return true
 		case ctx.Err() != nil:
-			g.troubles.neutral(r)
 			return false
 		}
 	}

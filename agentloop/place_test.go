@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -227,5 +228,55 @@ func TestProbesThatHangGetRarer(t *testing.T) {
 		assert.Equal(t, []time.Duration{1 * s, 31 * s, 91 * s, 211 * s, 451 * s}, at)
 		assert.Equal(t, 20, rep.Counts[agentloop.Failed], rep.Counts)
 		assert.Equal(t, 10*time.Minute, rep.Duration)
+	})
+}
+
+// Those who wait for the places that silent calls hold go to probe, and when one has an
+// answer all get on but those whose calls were silent.
+func TestWhoWaitsForAPlaceProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var asked atomic.Int32
+		m := agentloop.ModelFunc(func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+			if asked.Add(1) <= 2 {
+				return silent(ctx, req)
+			}
+			return after(time.Second, says("done"))(ctx, req)
+		})
+		var said []string
+		rep := runGroup(t, t.Context(), agentloop.GroupConfig{
+			Agents: many(t, 10, agentloop.Config{Model: m}), InFlight: 2, StallAfter: time.Minute, Deadline: 9 * time.Minute, WindDown: -1,
+			Rand: func() float64 { return 0 }, OnEvent: func(e agentloop.Event) {
+				if e.Kind == agentloop.EventSystemic || e.Kind == agentloop.EventRecovered || e.Outcome == agentloop.Done {
+					said = append(said, fmt.Sprint(e.Time.Sub(start), " ", e.Kind))
+				}
+			},
+		})
+		assert.Equal(t, map[agentloop.Outcome]int{agentloop.Done: 8, agentloop.Exhausted: 2}, rep.Counts)
+		assert.Equal(t, []string{
+			"1m0s systemic", "1m2s recovered", "1m2s ended",
+			"1m3s ended", "1m3s ended", "1m4s ended", "1m4s ended", "1m5s ended", "1m5s ended", "1m6s ended",
+		}, said)
+	})
+}
+
+// An agent that was parked and ended before it had a turn again has none to give.
+func TestWhoEndsWithoutATurnGivesNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var list []*agentloop.Agent
+		var began []string
+		for i, m := range []step{fails(passing{2 * time.Minute}), after(10*time.Minute, says("done")), after(time.Minute, says("done"))} {
+			list = append(list, newAgent(t, agentloop.Config{Name: fmt.Sprint("a", i), Model: agentloop.ModelFunc(m), Deadline: time.Duration(3+17*i) * time.Minute}))
+		}
+		rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: list, Parallel: 1, OnEvent: func(e agentloop.Event) {
+			if e.Kind == agentloop.EventStarted || e.Kind == agentloop.EventEnded {
+				began = append(began, fmt.Sprint(e.Agent, " ", e.Kind, " ", e.Time.Sub(start)))
+			}
+		}})
+		assert.Equal(t, agentloop.Exhausted, rep.Results[0].Outcome)
+		assert.Equal(t, []string{
+			"a0 started 0s", "a1 started 0s", "a0 ended 3m0s", "a1 ended 10m0s", "a2 started 10m0s", "a2 ended 11m0s",
+		}, began)
 	})
 }

@@ -406,3 +406,21 @@ func TestInFlightBracketsTheCallAlone(t *testing.T) {
 		})
 	})
 }
+
+// The pause before an agent is started again is not begun if it does not fit.
+func TestARestartOfAPolicyThatDoesNotFitIsNotBegun(t *testing.T) {
+	for limit, want := range map[time.Duration]agentloop.Outcome{time.Second: agentloop.Exhausted, time.Second + 1: agentloop.Done} {
+		synctest.Test(t, func(t *testing.T) {
+			m := play(fails(errWrongKey), says("done"))
+			res, _ := runAgent(t, agentloop.Config{Model: m, Deadline: limit}, agentloop.GroupConfig{
+				Restart: map[agentloop.Outcome]agentloop.RestartPolicy{agentloop.Failed: {Max: 1}},
+			})
+			assert.Equal(t, want, res.Outcome, res.Err)
+			if want == agentloop.Exhausted {
+				assert.ErrorIs(t, res.Err, errWrongKey)
+				assert.Zero(t, res.Duration)
+				assert.Zero(t, res.Restarts)
+			}
+		})
+	}
+}

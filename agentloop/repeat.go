@@ -75,7 +75,7 @@ const (
 )
 
 func newRepeats(limit, window int) repeats {
-	return repeats{limit: limit, window: window} // maps when there is something for them
+	return repeats{limit: min(limit, endless), window: min(window, endless)} // maps when there is something for them
 }
 
 // signature is the key of a call, whatever comes of it.

@@ -116,11 +116,13 @@ func TestWhatIsAbandonedIsListed(t *testing.T) {
 				assert.Equal(t, "c1", a.CallID)
 				assert.Equal(t, time.Minute+50*time.Millisecond, a.Waited)
 				assert.Contains(t, a.Stack, "agentloop_test.waitsForTheDisk")
+				assert.NotContains(t, a.Stack, "waitsForTheServer", "it is its own")
 				continue
 			}
 			assert.Equal(t, "model", a.In)
 			assert.Equal(t, 5*time.Minute+50*time.Millisecond, a.Waited+a.Started.Sub(rep.Started))
 			assert.Contains(t, a.Stack, "agentloop_test.waitsForTheServer")
+			assert.NotContains(t, a.Stack, "waitsForTheDisk")
 		}
 	})
 }

@@ -87,6 +87,9 @@ func (r *run) run(ctx context.Context) *Result {
 		r.under = callOf(ctx, r.parent).within()
 		r.parent.pulse.adopt(r, r.under)
 		defer r.parent.pulse.release(r)
+		if r.under == nil { // its model is made of agents: it is they who call somebody now
+			r.parent.leavePlace()
+		}
 	}
 	outer := context.WithValue(ctx, runKey{}, r)
 	ctx, stop := r.begin(outer)
@@ -179,7 +182,7 @@ func (r *run) act(ctx context.Context, resp *chat.Response) *ending {
 	r.res.Rounds++
 	r.faults, r.first = 0, nil
 	t := r.readTurn(resp)
-	if t.text != "" {
+	if !wordless(t.text) {
 		r.res.Text = t.text
 	}
 	calls := r.hist.answer(resp.Message)

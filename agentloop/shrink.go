@@ -140,12 +140,12 @@ func (r *run) summarize(ctx context.Context, room int64) *ending {
 		r.emit(Event{Kind: EventSummarized, Err: errOf(ans.err, lost), After: time.Since(began)})
 		return nil
 	}
-	summary := strings.TrimSpace(textOf(&ans.resp.Message))
+	summary := behindThoughts(strings.TrimSpace(textOf(&ans.resp.Message)))
 	behind := 0
 	for i := from; i < to; i++ {
 		behind += messageBytes(&r.hist.msgs[i])
 	}
-	if summary == "" || len(summary) >= behind {
+	if wordless(summary) || thoughtOnly(summary) || len(summary) >= behind {
 		r.emit(Event{Kind: EventSummarized, Err: ErrEmpty, After: time.Since(began)})
 		return nil
 	}

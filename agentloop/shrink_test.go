@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -171,17 +172,23 @@ func TestOlderRoundsAreSummedUp(t *testing.T) {
 		})
 		return &windowed{strictServer: play, window: 2000, perToken: 4, counts: true}
 	}
-	cfg := agentloop.Config{System: "Be brief.", Task: "Write.", Tools: (&desk{}).tools(t), Window: 2000, Request: chat.Request{MaxTokens: 100}}
+	cfg := agentloop.Config{System: "Be brief.", Task: "Write.", Tools: (&desk{}).tools(t), Window: 2000, Request: chat.Request{
+		MaxTokens: 100, Stop: []string{"END"}, ResponseFormat: raw(`{"type":"json_object"}`),
+	}}
 
 	t.Run("again and again", func(t *testing.T) {
 		made := 0
 		m := script(func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
 			assert.Empty(t, req.Tools)
+			assert.Empty(t, req.Stop, "it is for the agent's answers")
+			assert.Empty(t, req.ResponseFormat)
+			assert.Contains(t, req.Messages[0].Content, "calls write {", "it is told what was done")
+			assert.Contains(t, req.Messages[0].Content, "## tool\nwrite no. ", "and what came of it")
 			made++
 			if made > 1 {
 				assert.Contains(t, req.Messages[0].Content, fmt.Sprintf("summary no. %d", made-1), "the last one is in the next")
 			}
-			return says(fmt.Sprintf("summary no. %d", made))(ctx, req)
+			return says(fmt.Sprintf("<think>hm</think>\nsummary no. %d", made))(ctx, req) // the thoughts are none of it
 		})
 		cfg.Model, cfg.Summarize = m, true
 		res := runOne(t, cfg)
@@ -195,17 +202,21 @@ func TestOlderRoundsAreSummedUp(t *testing.T) {
 	})
 	for name, s := range map[string]step{
 		"an empty one":         says(""),
+		"thoughts alone":       says("<think>What was it that"),
+		"a mark alone":         says("<|im_end|>"),
 		"a fault":              fails(passing{}),
 		"one longer than that": says(strings.Repeat("z", 100_000)),
 	} {
 		t.Run("in vain: "+name, func(t *testing.T) {
-			m := script(s)
-			cfg.Model, cfg.Summarize = m, true
-			res := runOne(t, cfg)
-			assert.Equal(t, agentloop.Exhausted, res.Outcome)
-			_, ok := errors.AsType[*agentloop.ContextError](res.Err)
-			assert.True(t, ok, res.Err)
-			assert.Empty(t, m.overs)
+			synctest.Test(t, func(t *testing.T) {
+				m := script(s)
+				cfg.Model, cfg.Summarize = m, true
+				res := runOne(t, cfg)
+				assert.Equal(t, agentloop.Exhausted, res.Outcome)
+				_, ok := errors.AsType[*agentloop.ContextError](res.Err)
+				assert.True(t, ok, res.Err)
+				assert.Empty(t, m.overs)
+			})
 		})
 	}
 	t.Run("not without leave", func(t *testing.T) {
@@ -231,4 +242,19 @@ func TestShrinkingLeavesOldRequestsAlone(t *testing.T) {
 	require.Equal(t, agentloop.Done, res.Outcome, res.Err)
 	assert.Positive(t, res.Shrinks)
 	assert.Equal(t, before, transcript(kept))
+}
+
+// The tools that are offered take room as well.
+func TestToolsCountTowardsTheWindow(t *testing.T) {
+	for bytes, shrinks := range map[int]int{0: 0, 4000: 1} {
+		look := tool(t, "look", result("x"))
+		look.Description = strings.Repeat("d", bytes)
+		res := runOne(t, agentloop.Config{Model: play(says("ok")), Window: 2000, Request: chat.Request{MaxTokens: 100}, Tools: []agentloop.Tool{look},
+			Messages: []chat.Message{
+				chat.User("Look."), {Role: chat.RoleAssistant, ToolCalls: []chat.ToolCall{call("a", "look", "{}")}}, chat.ToolResult("a", strings.Repeat("x", 3000)),
+				chat.Assistant("So it is."), chat.User("Go on."),
+			}})
+		assert.Equal(t, agentloop.Done, res.Outcome, res.Err)
+		assert.Equal(t, shrinks, res.Shrinks, "%d bytes of tools", bytes)
+	}
 }

@@ -117,10 +117,6 @@ func (t *troubles) end(r *run) {
 	delete(x.failing, r)
 	delete(x.orphans, r)
 	x.queueLocked(r, false)
-	if x.probing == r {
-		x.probing = nil
-		x.wakeLocked()
-	}
 	told := t.judgeLocked(x, r.agent.endpoint) // fewer are at work now
 	t.mu.Unlock()
 	t.act(told)
@@ -148,8 +144,7 @@ func (t *troubles) silent(r *run, since time.Time) {
 func (t *troubles) queue(r *run, waits bool) (enough <-chan struct{}) {
 	t.mu.Lock()
 	x := t.of(r.agent)
-	_, live := x.live[r]
-	x.queueLocked(r, waits && live)
+	x.queueLocked(r, waits)
 	if t.cfg.Action == SystemicHold {
 		if enough = x.change; x.told != nil { // since it was at the gate
 			enough = closed

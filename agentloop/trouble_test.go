@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -99,6 +100,17 @@ func TestAnOutageIsWaitedOutTogether(t *testing.T) {
 		}
 		// They go on soon after it is back, but not all at the same time.
 		assert.Less(t, rep.Duration, 8*time.Minute+time.Minute+10*time.Second+5*time.Second+40*time.Second)
+	})
+}
+
+// Of few agents each probes more often than it may restart: that costs it nothing.
+func TestProbesCostNoRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEndpoint(15*time.Second, 9*time.Minute, false)
+		rep, said := e.group(t, 3, agentloop.GroupConfig{Restarts: 1})
+		assert.True(t, rep.Done(), rep.Counts)
+		assert.Len(t, said, 2)
+		assert.Greater(t, e.requests(), 3+2*3)
 	})
 }
 
@@ -321,6 +333,94 @@ func TestRequestsThatAreForgottenAreNoTroubleOfAll(t *testing.T) {
 					}
 				}})
 				assert.Equal(t, c.told, told)
+			})
+		})
+	}
+}
+
+// What counts are the agents that can be at work: neither those that have ended nor those
+// that cannot have begun yet say that the endpoint works.
+func TestTroubleOfAllIsOfThoseAtWork(t *testing.T) {
+	for name, c := range map[string]struct {
+		agents, well int // the first of them are done soon
+		cfg          agentloop.GroupConfig
+		want         string
+	}{
+		"most have ended":                  {10, 7, agentloop.GroupConfig{}, "systemic at 1m0s"},
+		"most have ended, and two are bad": {10, 8, agentloop.GroupConfig{}, ""},
+		"most have no turn yet":            {40, 0, agentloop.GroupConfig{Parallel: 3}, "systemic at 1m0s"},
+		"most have no place yet":           {40, 0, agentloop.GroupConfig{InFlight: 3}, "systemic at 1m0s"},
+		"all are there, three are bad":     {10, 0, agentloop.GroupConfig{}, "systemic at 1m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				cfg := c.cfg
+				for i := range c.agents {
+					m := after(time.Minute, fails(passing{}))
+					if i < c.well {
+						m = after(time.Second, says("done"))
+					}
+					cfg.Agents = append(cfg.Agents, newAgent(t, agentloop.Config{Name: fmt.Sprintf("a%02d", i), Model: agentloop.ModelFunc(m)}))
+				}
+				cfg.Systemic.Action = agentloop.SystemicStop
+				said := ""
+				cfg.OnEvent = func(e agentloop.Event) {
+					if e.Kind == agentloop.EventSystemic {
+						said = fmt.Sprintf("systemic at %v", e.Time.Sub(start))
+					}
+				}
+				runGroup(t, t.Context(), cfg)
+				assert.Equal(t, c.want, said)
+			})
+		})
+	}
+}
+
+// However the call that probes ends, the next one may probe: none keeps the turn.
+func TestTheTurnToProbeIsGivenBack(t *testing.T) {
+	type end = func(context.Context) error
+	for name, c := range map[string]struct {
+		ends end
+		next time.Duration // when the next one is asked
+	}{
+		"an error that is final": {func(context.Context) error { return errWrongKey }, 7 * time.Second},
+		"a panic":                {func(context.Context) error { panic("no") }, 7 * time.Second},
+		"its goroutine's end":    {func(context.Context) error { runtime.Goexit(); return nil }, 7 * time.Second},
+		"its agent's cancel": {func(ctx context.Context) error {
+			agentloop.CancelAgents(ctx, nil, agentloop.AgentName(ctx))
+			<-ctx.Done()
+			return ctx.Err()
+		}, 7 * time.Second},
+		"a time that it is given": {func(context.Context) error { return passing{2 * time.Minute} }, 7 * time.Second},
+		"a passing fault":         {func(context.Context) error { return passing{} }, 8 * time.Second},
+		"one with a time":         {func(context.Context) error { return passing{7 * time.Second} }, 14 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				var mu sync.Mutex
+				var asked []time.Duration
+				m := agentloop.ModelFunc(func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+					mu.Lock()
+					asked = append(asked, time.Since(start))
+					n := len(asked)
+					mu.Unlock()
+					switch {
+					case n <= 6:
+						time.Sleep(time.Second)
+						return nil, passing{}
+					case n == 7:
+						time.Sleep(5 * time.Second)
+						return nil, c.ends(ctx)
+					}
+					return says("done")(ctx, req)
+				})
+				rep := runGroup(t, t.Context(), agentloop.GroupConfig{
+					Agents: many(t, 6, agentloop.Config{Model: m}), Rand: func() float64 { return 0 },
+				})
+				assert.GreaterOrEqual(t, rep.Counts[agentloop.Done], 5)
+				assert.Equal(t, []time.Duration{2 * time.Second, c.next}, asked[6:8])
 			})
 		})
 	}

@@ -41,14 +41,12 @@ func (r *run) readTurn(resp *chat.Response) turn {
 	switch {
 	case announced:
 		t.idle = ErrNoCall
-	case t.text != "" && !thoughtOnly(t.text):
+	case !wordless(t.text) && !thoughtOnly(t.text):
 		if name := r.writtenCall(t.text); name != "" && !r.prog.complete() {
 			t.idle = &writtenCallError{name}
 		}
 		return t
-	case t.text != "":
-		t.idle = ErrReasoningOnly
-	case strings.TrimSpace(m.Reasoning) != "" || resp.Usage != nil && resp.Usage.ReasoningTokens > 0:
+	case !wordless(t.text), !blank(m.Reasoning), resp.Usage != nil && resp.Usage.ReasoningTokens > 0:
 		t.idle = ErrReasoningOnly
 	default:
 		t.idle = ErrEmpty
@@ -57,19 +55,6 @@ func (r *run) readTurn(resp *chat.Response) turn {
 		t.idle = fmt.Errorf("%w, %w", t.idle, t.cut)
 	}
 	return t
-}
-
-// thoughtOnly reports whether a text is nothing but thought, as of a server that
-// leaves it where the answer belongs: in tags, or, where the template has opened
-// them, up to the closing one.
-func thoughtOnly(text string) bool {
-	const begin, end = "<think>", "</think>"
-	rest, tagged := strings.CutPrefix(text, begin)
-	if !tagged {
-		return strings.HasSuffix(text, end) && !strings.Contains(text, begin)
-	}
-	_, answer, closed := strings.Cut(rest, end)
-	return !closed || strings.TrimSpace(answer) == ""
 }
 
 func textOf(m *chat.Message) string {

@@ -116,6 +116,10 @@ func TestUselessAnswers(t *testing.T) {
 		"thought until the cap": {
 			answer(chat.Message{Reasoning: "hm"}, chat.FinishLength),
 			[]error{agentloop.ErrReasoningOnly, agentloop.ErrTruncated}, "Think less"},
+		"only what nobody sees": {says("\u200b\ufeff \u00ad\x00"), []error{agentloop.ErrEmpty}, "was empty"},
+		"only a mark":           {says("<|im_end|>"), []error{agentloop.ErrEmpty}, "was empty"},
+		"only marks":            {says("</s> <｜end▁of▁sentence｜>\n<end_of_turn>"), []error{agentloop.ErrEmpty}, "was empty"},
+		"thought, and a mark":   {says("<think>hm</think>\n<|im_end|>"), []error{agentloop.ErrReasoningOnly}, "only thoughts"},
 		"a call announced": {
 			answer(chat.Message{Content: "I will read."}, chat.FinishToolCalls), []error{agentloop.ErrNoCall}, "none arrived"},
 		"withheld": {
@@ -140,6 +144,32 @@ func TestUselessAnswers(t *testing.T) {
 			assert.Equal(t, 1, res.Rounds, "no nudge")
 		})
 	}
+}
+
+// What nobody sees, in answers and results, is not sent back as if it were something.
+func TestWhatNobodySeesIsNotSentBack(t *testing.T) {
+	m := play(says("<|im_end|>"), says("\u200b"), calls(call("", "look", "{}")), says("done"))
+	res := runOne(t, agentloop.Config{Model: m, Tools: []agentloop.Tool{tool(t, "look", result("\u200b\ufeff"))}})
+	require.Equal(t, agentloop.Done, res.Outcome)
+	assert.Equal(t, "done", res.Text)
+	assert.Equal(t, []string{"(no output)"}, m.last(chat.RoleTool))
+	var said []string
+	for _, msg := range res.Messages {
+		if msg.Role == chat.RoleAssistant {
+			said = append(said, msg.Content)
+		}
+	}
+	assert.Equal(t, []string{"(no answer)", "(no answer)", "", "done"}, said)
+}
+
+// A refusal is what the model says, and is sent back as that: as a field of its own it is
+// refused by many servers.
+func TestARefusalIsText(t *testing.T) {
+	m := play(answer(chat.Message{Refusal: "I cannot."}, chat.FinishToolCalls), says("done"))
+	res := runOne(t, agentloop.Config{Model: m})
+	assert.Equal(t, chat.Message{Role: chat.RoleAssistant, Content: "I cannot."}, res.Messages[1])
+	res = runOne(t, agentloop.Config{Model: play(answer(chat.Message{Refusal: "I cannot."}, chat.FinishStop))})
+	assert.Equal(t, "I cannot.", res.Text)
 }
 
 func TestUsageOfReasoningExplainsAnEmptyAnswer(t *testing.T) {
@@ -279,11 +309,27 @@ func TestRefusalIsAText(t *testing.T) {
 // or one that speaks of them, is.
 func TestThoughtsInTheTextAreNoAnswer(t *testing.T) {
 	for text, thought := range map[string]bool{
-		"<think>hmm</think>":                        true,
-		" <think>\nhmm\n</think>\n\n":               true,
-		"<think>cut in its mid":                     true,
-		"so it must be seven\n</think>":             true,
-		"<think></think>":                           true,
+		"<think>hmm</think>":                                  true,
+		" <think>\nhmm\n</think>\n\n":                         true,
+		"<think>cut in its mid":                               true,
+		"so it must be seven\n</think>":                       true,
+		"<think></think>":                                     true,
+		"<think>a</think>\n<think>b</think>":                  true,
+		"<think>a</think><think>b":                            true,
+		"<thinking>hmm</thinking>":                            true,
+		"<thought>hmm</thought>":                              true,
+		"[THINK]hmm[/THINK]":                                  true,
+		"[THINK]cut in its mid":                               true,
+		"◁think▷hmm◁/think▷":                                  true,
+		"<seed:think>hmm</seed:think>":                        true,
+		"so it must be seven[/THINK]":                         true,
+		"<|channel|>analysis<|message|>hmm<|end|>":            true,
+		"<|start|>assistant<|channel|>analysis<|message|>hmm": true,
+		"<|channel|>analysis<|message|>hmm<|end|><|start|>assistant<|channel|>final<|message|>7": false,
+		"It thinks in <|channel|>analysis":          false,
+		"<think>a</think><think>b</think>7":         false,
+		"[THINK]hmm[/THINK]7":                       false,
+		"<thinking>hmm</thinking>7":                 false,
 		"<think>hmm</think>7":                       false,
 		"so it must be seven</think>\n\n7":          false,
 		"Use <think>…</think> for thoughts.":        false,

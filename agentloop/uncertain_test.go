@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/neverhang/neverhang/agentloop"
 	"github.com/neverhang/neverhang/chat"
@@ -115,6 +117,26 @@ func TestDoubtEndsWhenTheStepIsTaken(t *testing.T) {
 	})
 }
 
+// A call that succeeds ends the doubt about its tool: what is missing then may be
+// demanded again.
+func TestAStepOfSeveralTimesIsPressedAgainAfterADoubt(t *testing.T) {
+	n := 0
+	send := tool(t, "send", func(context.Context) (string, error) {
+		if n++; n == 1 {
+			return "", agentloop.ErrUncertain
+		}
+		return fmt.Sprint("sent ", n), nil
+	})
+	again, text := calls(call("", "send", `{}`)), says("Done.")
+	m := play(again, text, again, text, text, text, text, again)
+	res := runOne(t, agentloop.Config{Model: m, Tools: []agentloop.Tool{send, tool(t, "look", result("x"))},
+		Progression: agentloop.Progression{{Name: "send", Tools: []string{"send"}, Times: 2}}})
+	require.Equal(t, agentloop.Done, res.Outcome, res.Err)
+	assert.Equal(t, 1, res.Forced)
+	assert.Contains(t, res.Messages[4].Content, "Find out")
+	assert.Contains(t, res.Messages[8].Content, `The step "send" is missing: call send now.`)
+}
+
 // A command that failed has said why in what it printed.
 func TestWhatAToolReturnsBesideItsErrorIsShown(t *testing.T) {
 	type report struct {
@@ -137,8 +159,8 @@ func TestWhatAToolReturnsBesideItsErrorIsShown(t *testing.T) {
 		"the zero value": {func() (agentloop.Tool, error) {
 			return agentloop.NewTool("test", "", func(context.Context, none) (report, error) { return report{}, errors.New("exit status 1") })
 		}, "error: exit status 1"},
-		"more than there is room for": {failing(string(make([]byte, 300))), "error: exit status 1\nWhat it returned beside the error:\n" +
-			string(make([]byte, 100-len("error: exit status 1\nWhat it returned beside the error:\n"))) + "\n[cut: 100 of 356 bytes shown]"},
+		"more than there is room for": {failing(strings.Repeat("x", 300)), "error: exit status 1\nWhat it returned beside the error:\n" +
+			strings.Repeat("x", 100-len("error: exit status 1\nWhat it returned beside the error:\n")) + "\n[cut: 100 of 356 bytes shown]"},
 		"late": {func() (agentloop.Tool, error) {
 			tl, err := agentloop.NewTool("test", "", func(ctx context.Context, _ none) (string, error) {
 				<-ctx.Done()

@@ -123,6 +123,9 @@ func (g *groupRun) window(p patience) time.Duration {
 	return w
 }
 
+// shortestWatch is how long the watchdog sleeps at least.
+const shortestWatch = time.Millisecond
+
 // watch speaks once for each thing that shows no life for the window, and
 // again only if it lived in between. First it speaks, then it acts.
 func (g *groupRun) watch(ctx context.Context) {
@@ -162,8 +165,9 @@ func (g *groupRun) watch(ctx context.Context) {
 				g.actOn(of[i], &all[i])
 			}
 		}
-		// Thousands of agents are not looked at for each of them alone.
-		timer.Reset(max(time.Until(next), window/100))
+		// Thousands of agents are not looked at for each of them alone, and nobody is
+		// looked at without end.
+		timer.Reset(max(time.Until(next), window/100, shortestWatch))
 	}
 }
 

@@ -255,6 +255,22 @@ func TestAnAbandonedChildIsNoLife(t *testing.T) {
 	})
 }
 
+// The watchdog hears what the template of the request listens to as well.
+func TestTheWatchdogHearsBesideTheTemplate(t *testing.T) {
+	silence := func(d time.Duration) {}
+	listens := chat.Request{OnOutput: func() {}, OnBytes: func() {}, OnWait: silence}
+	waits := func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
+		req.OnWait(20 * time.Minute)
+		return after(20*time.Minute, says("ok"))(ctx, req)
+	}
+	for name, s := range map[string]step{"output": streams(30*time.Minute, 4*time.Minute), "pings": pings(30*time.Minute, 4*time.Minute), "a wait": waits} {
+		synctest.Test(t, func(t *testing.T) {
+			at, _, _ := stalls(t, agentloop.Config{Request: listens, Model: play(s)}, agentloop.GroupConfig{})
+			assert.Empty(t, at, name)
+		})
+	}
+}
+
 func TestWhatTheTemplateListensWithIsCalledToo(t *testing.T) {
 	output, bytes := 0, 0
 	runOne(t, agentloop.Config{Request: chat.Request{OnOutput: func() { output++ }, OnBytes: func() { bytes++ }},

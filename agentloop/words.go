@@ -25,7 +25,7 @@ func advice(why error, next *Step) string {
 		b.WriteString("Your last message held only thoughts, no answer.")
 	case wroteCall(why) != "":
 		fmt.Fprintf(&b, "Your last message has a call of %s written as text, which is not run.", wroteCall(why))
-		b.WriteString(" Make the call as a tool call. What is only to be shown belongs in a code block.")
+		b.WriteString(" Make the call as a tool call. What is only to be shown belongs in a code block, with words beside it.")
 	case errors.Is(why, ErrNoCall):
 		b.WriteString("Your last message announced a tool call, but none arrived.")
 	case errors.Is(why, ErrEmpty):

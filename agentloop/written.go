@@ -1,7 +1,6 @@
 package agentloop
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -26,9 +25,11 @@ var (
 	// opening is how calls begin in the templates of models; what names the tool
 	// follows, within the mark or behind it.
 	opening = regexp.MustCompile(`<(?:tool_call|function_call|invoke|function|tool_use)\b[^>\n]*>|` +
+		`<\|channel\|>\w+ to=[a-zA-Z0-9_.-]+|` +
 		`<\|(?:tool_call|python_tag|tool_calls_section_begin|tool_call_begin)\|?>|<｜tool▁call▁begin｜>|\[TOOL_CALLS?\]`)
-	// named is where the name is: name="write", =write, "name": "write", functions.write.
-	named = regexp.MustCompile(`(?:\bname\\?["']?\s*[=:]\s*\\?["']|<function=|\bfunctions\.|\A\s*)([a-zA-Z0-9_-]{1,64})`)
+	// named is where the name is: name="write", =write, "name": "write", functions.write,
+	// to=write.
+	named = regexp.MustCompile(`(?:\bname\\?["']?\s*[=:]\s*\\?["']|<function=|\bto=(?:functions\.)?|\bfunctions\.|\A\s*)([a-zA-Z0-9_-]{1,64})`)
 	// begun is what stands behind an opening that does not name the tool itself.
 	begun = regexp.MustCompile(`\A\s*(?:[{\[<]|functions\.|[a-zA-Z0-9_-]{1,64}\s*[{(<])`)
 	// closing is what may stand behind a call.
@@ -74,20 +75,3 @@ func (r *run) writtenCall(text string) string {
 
 // nearby is within how many bytes of its opening a call names its tool.
 const nearby = 300
-
-// bareCall returns the tool that a text calls if it is nothing but the JSON of a call,
-// or "".
-func (r *run) bareCall(text string) string {
-	if text == "" || text[0] != '{' {
-		return ""
-	}
-	var c struct {
-		Name       string
-		Arguments  json.RawMessage
-		Parameters json.RawMessage
-	}
-	if json.Unmarshal([]byte(text), &c) != nil || len(c.Arguments)+len(c.Parameters) == 0 || r.agent.tools[c.Name] == nil {
-		return ""
-	}
-	return c.Name
-}

@@ -55,6 +55,49 @@ func committed(t *testing.T, value any) (left *memFS) {
 	return left
 }
 
+// opened returns a journal in a file system, and logs of it.
+func opened(t *testing.T, fs journal.FS, names ...string) (j *journal.Journal, logs []*journal.Log) {
+	t.Helper()
+	return openedWith(t, journal.Config{FS: fs, SyncEvery: -1}, names...)
+}
+
+func openedWith(t *testing.T, cfg journal.Config, names ...string) (j *journal.Journal, logs []*journal.Log) {
+	t.Helper()
+	j = open(t, cfg)
+	for _, name := range names {
+		l, _, err := j.Log(name)
+		require.NoError(t, err)
+		logs = append(logs, l)
+	}
+	return j, logs
+}
+
+// together makes logs wait for the disk at the same time, while the first one has it
+// alone, so that the others are committed with one sync. It needs a bubble and a disk
+// that takes its time.
+func together(t *testing.T, lead *journal.Log, others ...*journal.Log) {
+	t.Helper()
+	var wg sync.WaitGroup
+	require.NoError(t, lead.Append(line{}))
+	wg.Go(func() { assert.NoError(t, lead.Sync()) })
+	synctest.Wait()
+	for _, l := range others {
+		wg.Go(func() { assert.NoError(t, l.Sync()) })
+	}
+	wg.Wait()
+}
+
+// linesOf returns what a new process finds in a log.
+func linesOf(t *testing.T, fs journal.FS, name string) []int {
+	t.Helper()
+	j, err := journal.Open(journal.Config{FS: fs, SyncEvery: -1})
+	require.NoError(t, err)
+	defer j.Close()
+	_, lines, err := j.Log(name)
+	require.NoError(t, err)
+	return numbers(t, lines)
+}
+
 // A byte that is no UTF-8 neither gets into a line nor harms those that are there.
 func TestALineKeepsItsBytesThroughTheCommitFile(t *testing.T) {
 	for name, raw := range map[string]string{"no UTF-8": "\"\xff\xfe\xff\"", "separators": "\"\u2028 \u00e4 \\u00e4 <&>\""} {
@@ -90,6 +133,22 @@ func TestACommitFileThatIsNotOfTheLogIsRefused(t *testing.T) {
 		"another format": {func(fs *memFS) {
 			fs.files["commit.jsonl"].data = []byte("{\"file\":\"a.jsonl\",\"at\":0,\"data\":\"{}\\n\"}\n")
 		}, "read commit.jsonl, line 1: cannot be read", 0},
+		"a part before the beginning": {func(fs *memFS) {
+			fs.files["commit.jsonl"].data = []byte("{\"file\":\"a.jsonl\",\"at\":-1,\"bytes\":\"e30K\"}\n")
+		}, "read commit.jsonl, line 1: cannot be read", 0},
+		"a part of no log": {func(fs *memFS) {
+			fs.files["commit.jsonl"].data = []byte("{\"at\":0,\"bytes\":\"e30K\"}\n")
+		}, "read commit.jsonl, line 1: cannot be read", 0},
+		"a part without a line break": {func(fs *memFS) {
+			fs.files["commit.jsonl"].data = []byte("{\"file\":\"a.jsonl\",\"at\":0,\"bytes\":\"e30=\"}\n")
+		}, "another line stands at byte 0", 0},
+		"a broken line before others": {func(fs *memFS) {
+			fs.files["commit.jsonl"].data = append([]byte("{\"file\n"), fs.files["commit.jsonl"].data...)
+		}, "read commit.jsonl, line 1: cannot be read, though lines come after it", 0},
+		"rubbish after a power cut": {func(fs *memFS) {
+			a := fs.files["a.jsonl"]
+			copy(a.data[len(a.data)-8:], "{\"n\":\x00\x00\n")
+		}, "", 100},
 		"zeros after a power cut": {func(fs *memFS) {
 			clear(fs.files["a.jsonl"].data[len(fs.files["a.jsonl"].data)-4:])
 		}, "", 100},
@@ -110,13 +169,17 @@ func TestACommitFileThatIsNotOfTheLogIsRefused(t *testing.T) {
 			part, err := json.Marshal(map[string]any{"file": "a.jsonl", "at": len(fs.content("a.jsonl")) - 8, "bytes": []byte("{\"n\":7}\n")})
 			require.NoError(t, err)
 			fs.files["commit.jsonl"].data = append(fs.files["commit.jsonl"].data, string(part)+"\n"...)
+			b := fs.files["b.jsonl"]
+			b.data = b.data[:len(b.data)-8]
 			c.spoil(fs)
-			before := fs.content("commit.jsonl")
+			before := fs.asItStands()
 			j, err := journal.Open(journal.Config{FS: fs})
 			if c.err != "" {
 				require.ErrorIs(t, err, journal.ErrCorrupt)
 				assert.ErrorContains(t, err, c.err)
-				assert.Equal(t, before, fs.content("commit.jsonl"))
+				for name := range before.files {
+					assert.Equal(t, before.content(name), fs.content(name), "nothing is written")
+				}
 				return
 			}
 			require.NoError(t, err)
@@ -193,6 +256,9 @@ func TestCloseWhileOthersSync(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			start := time.Now()
 			err = j.Close()
+			fs.mu.Lock()
+			assert.Equal(t, want == "", fs.unlocked, "what hangs may still be written")
+			fs.mu.Unlock()
 			if want == "" {
 				require.NoError(t, err)
 				assert.Less(t, time.Since(start), 2*slow)

@@ -2,6 +2,7 @@ package journal_test
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,6 +25,8 @@ type countedFS struct {
 	open, most int
 	opened     int
 	scarce     func(open int) bool
+	errno      syscall.Errno // that says so; EMFILE if it is none
+	refused    error         // to open any more
 	closeErr   error
 }
 
@@ -36,7 +39,10 @@ func (c *countedFS) Open(name string) (journal.File, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.scarce != nil && c.scarce(c.open) {
-		return nil, &os.PathError{Op: "open", Path: name, Err: syscall.EMFILE}
+		return nil, &os.PathError{Op: "open", Path: name, Err: cmp.Or(c.errno, syscall.EMFILE)}
+	}
+	if c.refused != nil {
+		return nil, c.refused
 	}
 	f, err := c.FS.Open(name)
 	if err != nil {
@@ -136,15 +142,17 @@ func TestFilesAreScarce(t *testing.T) {
 		others time.Duration // when they close theirs
 		room   int           // files that the journal may have until then
 		err    bool
+		errno  syscall.Errno
 	}{
-		"its own are enough":    {time.Hour, 1, false},
-		"others close in time":  {9 * time.Second, 0, false},
-		"others close too late": {11 * time.Second, 0, true},
+		"its own are enough":    {time.Hour, 1, false, 0},
+		"others close in time":  {9 * time.Second, 0, false, 0},
+		"others close too late": {11 * time.Second, 0, true, 0},
+		"other processes":       {9 * time.Second, 0, false, syscall.ENFILE},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				mem := newMemFS()
-				fs := &countedFS{FS: mem}
+				fs := &countedFS{FS: mem, errno: c.errno}
 				j := open(t, journal.Config{FS: fs})
 				var logs []*journal.Log
 				for i := range 10 {
@@ -179,6 +187,53 @@ func TestFilesAreScarce(t *testing.T) {
 	}
 }
 
+// Files are counted right: what could not be opened, and what was closed, takes no
+// room from those that are in use.
+func TestWhatIsNotOpenTakesNoRoom(t *testing.T) {
+	for name, before := range map[string]func(t *testing.T, fs *countedFS, j *journal.Journal, logs []*journal.Log){
+		"could not be opened": func(t *testing.T, fs *countedFS, j *journal.Journal, logs []*journal.Log) {
+			fs.refused = syscall.EACCES
+			for i := range 10 {
+				time.Sleep(time.Millisecond)
+				_ = logs[i%4].Append(line{N: 1})
+			}
+			fs.refused = nil
+		},
+		"was closed": func(t *testing.T, _ *countedFS, j *journal.Journal, _ []*journal.Log) {
+			for i := range 10 {
+				l, _, err := j.Log(fmt.Sprint("other", i))
+				require.NoError(t, err)
+				require.NoError(t, l.Close())
+			}
+		},
+		"was closed for want of files": func(t *testing.T, fs *countedFS, _ *journal.Journal, logs []*journal.Log) {
+			fs.scarce = func(open int) bool { return open > 0 }
+			for i := range 10 {
+				require.NoError(t, logs[i%4].Append(line{N: 1}))
+			}
+			fs.scarce = nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fs := &countedFS{FS: newMemFS()}
+			j, logs := openedWith(t, journal.Config{FS: fs, MaxOpen: 3, SyncEvery: -1}, "a", "b", "c", "d")
+			before(t, fs, j, logs)
+			fs.most = 0
+			for i := range 30 {
+				if i == 4 {
+					fs.opened = 0
+				}
+				require.NoError(t, logs[1+i%3].Append(line{N: i}))
+			}
+			assert.Zero(t, fs.opened, "those in use stay open")
+			for i := range 30 {
+				require.NoError(t, logs[i%4].Append(line{N: i}))
+			}
+			assert.LessOrEqual(t, fs.most, 3)
+		})
+	}
+}
+
 // Other errors than that files are scarce are told at once.
 func TestOtherErrorsOfOpeningAreToldAtOnce(t *testing.T) {
 	dir := t.TempDir()
@@ -194,6 +249,7 @@ func TestOtherErrorsOfOpeningAreToldAtOnce(t *testing.T) {
 // written behind a hole.
 func TestALogThatLostItsEndMeanwhileIsNotContinued(t *testing.T) {
 	for name, harm := range map[string]func(path string) error{
+		"left alone": func(string) error { return nil },
 		"cut":        func(path string) error { return os.Truncate(path, 3) },
 		"taken away": os.Remove,
 		"replaced":   func(path string) error { return os.WriteFile(path, []byte("{}\n"), 0o600) },
@@ -207,6 +263,12 @@ func TestALogThatLostItsEndMeanwhileIsNotContinued(t *testing.T) {
 			b, _, err := j.Log("b") // now a is closed
 			require.NoError(t, err)
 			require.NoError(t, harm(filepath.Join(dir, "a.jsonl")))
+			if name == "left alone" {
+				require.NoError(t, a.Append(line{N: 2}))
+				require.NoError(t, b.Append(line{N: 2}))
+				require.NoError(t, a.Sync())
+				return
+			}
 			assert.ErrorIs(t, a.Append(line{N: 2}), journal.ErrCorrupt)
 			assert.ErrorIs(t, a.Sync(), journal.ErrCorrupt, "what is gone is not on the disk")
 			assert.NoError(t, b.Append(line{N: 2}))

@@ -35,27 +35,50 @@ func (f osFS) Open(name string) (File, error) {
 	path := filepath.Join(f.dir, filepath.FromSlash(name))
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if os.IsNotExist(err) {
-		if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+		if err = makeFolder(filepath.Dir(path)); err == nil {
 			file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	// A file that was just made is only safe once its folder is. Not every
-	// system can sync a folder.
 	if info, err := file.Stat(); err == nil && info.Size() == 0 {
-		if d, err := os.Open(filepath.Dir(path)); err == nil {
-			_ = d.Sync()
-			_ = d.Close()
-		}
+		syncFolder(filepath.Dir(path))
 	}
 	return file, nil
 }
 
 func (f osFS) Lock(name string) (io.Closer, error) {
-	if err := os.MkdirAll(f.dir, 0o755); err != nil {
+	if err := makeFolder(f.dir); err != nil {
 		return nil, err
 	}
 	return Lock(filepath.Join(f.dir, filepath.FromSlash(name)))
+}
+
+// makeFolder makes a folder and those that it is in, as far as they are missing, all of
+// them so that a power cut does not take them away.
+func makeFolder(path string) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil
+	}
+	parent := filepath.Dir(path)
+	if parent != path {
+		if err := makeFolder(parent); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return err
+	}
+	syncFolder(parent)
+	return nil
+}
+
+// syncFolder makes safe which files are in a folder: one that was just made is only safe
+// then. Not every system can sync a folder.
+func syncFolder(path string) {
+	if d, err := os.Open(path); err == nil {
+		_ = d.Sync()
+		_ = d.Close()
+	}
 }

@@ -96,6 +96,34 @@ func TestLinesAreThereAgain(t *testing.T) {
 	assert.Len(t, files, 3, "none outside of its folder")
 }
 
+// A log's file has the name that docs/journal.md says.
+func TestNamesOfFiles(t *testing.T) {
+	for name, file := range map[string]string{
+		"run":                                "run.jsonl",
+		"agents/azAZ09-_":                    "agents/azAZ09-_.jsonl",
+		"agents/v1.2":                        "agents/v1.2.jsonl",
+		"agents/.hidden":                     "agents/%2Ehidden.jsonl",
+		"agents/..":                          "agents/%2E..jsonl",
+		"agents/":                            "agents/%.jsonl",
+		"agents/a b\\ü":                      "agents/a%20b%5C%C3%BC.jsonl",
+		"agents/@[`{/:":                      "agents/%40%5B%60%7B/%3A.jsonl",
+		"agents/" + journal.Escape("a/b%2F"): "agents/a%252Fb%25252F.jsonl",
+		"agents/" + strings.Repeat("x", 200): "agents/" + strings.Repeat("x", 200) + ".jsonl",
+		"agents/" + strings.Repeat("x", 200) + "y": "agents/" + strings.Repeat("x", 183) + "-",
+	} {
+		fs := newMemFS()
+		_, _ = opened(t, fs, name)
+		delete(fs.files, "commit.jsonl")
+		for got := range fs.files {
+			if strings.HasSuffix(file, "-") {
+				assert.Len(t, got, len("agents/.jsonl")+200)
+				got = got[:len(file)]
+			}
+			assert.Equal(t, file, got)
+		}
+	}
+}
+
 func TestTornLines(t *testing.T) {
 	whole := "{\"n\":1}\n{\"n\":2}\n"
 	for name, c := range map[string]struct {
@@ -110,6 +138,7 @@ func TestTornLines(t *testing.T) {
 		"with a line break":              {whole + "{\"n\":\n", []int{1, 2}, ""},
 		"several, after a power cut":     {whole + "\x00\x00\x00\n\x00\x00", []int{1, 2}, ""},
 		"a number alone is no line":      {whole + "17\n", []int{1, 2}, ""},
+		"longer than what comes next":    {whole + `{"n":3,"text":"` + strings.Repeat("x", 100), []int{1, 2}, ""},
 		"all":                            {"{\"n\"", nil, ""},
 		"in the middle":                  {"{\"n\":1}\n{\"n\"\n{\"n\":3}\n", nil, "journal: read agents/a.jsonl, line 2: cannot be read, though lines come after it"},
 		"in the middle, and at the end":  {"{\"n\":1}\n\n\n{\"n\":3}\n{", nil, "journal: read agents/a.jsonl, line 2: cannot be read"},
@@ -195,6 +224,17 @@ type memFS struct {
 	syncs    atomic.Int32
 	syncTime time.Duration
 	syncErr  error
+	unlocked bool
+}
+
+// memLock is the lock of a memFS.
+type memLock memFS
+
+func (l *memLock) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unlocked = true
+	return nil
 }
 
 type memFile struct {
@@ -217,7 +257,7 @@ func (f *memFS) Open(name string) (journal.File, error) {
 	f.files[name].read = 0
 	return f.files[name], nil
 }
-func (f *memFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
+func (f *memFS) Lock(string) (io.Closer, error) { return (*memLock)(f), nil }
 func (f *memFS) content(name string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -370,72 +410,93 @@ func (f *memFS) powerCut(luck uint64) {
 func TestWhatWasSyncedSurvivesAPowerCut(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	for round := range uint64(50) {
-		luck := rand.New(rand.NewPCG(seed, round))
-		fs := newMemFS()
-		sure := make([]int, 5) // lines of each log that somebody has waited for
-		next := make([]int, 5)
-		for range 3 { // power cuts
-			j, err := journal.Open(journal.Config{FS: fs, SyncEvery: -1})
-			require.NoError(t, err, "seed %d, round %d", seed, round)
-			var logs []*journal.Log
-			for i := range sure {
-				l, lines, err := j.Log(fmt.Sprint("agents/", i))
-				require.NoError(t, err, "seed %d, round %d", seed, round)
-				got := numbers(t, lines)
-				require.GreaterOrEqual(t, len(got), sure[i], "seed %d, round %d", seed, round)
-				for n, have := range got {
-					require.Equal(t, n, have, "seed %d, round %d", seed, round)
-				}
-				next[i] = len(got)
-				logs = append(logs, l)
-			}
-			for range luck.IntN(20) {
-				var wg sync.WaitGroup
-				for i, l := range logs {
-					if luck.IntN(2) == 0 {
-						continue
-					}
-					require.NoError(t, l.Append(line{N: next[i], Text: strings.Repeat("x", luck.IntN(50))}))
-					next[i]++
-					if luck.IntN(2) == 0 {
-						wg.Go(func() {
-							if assert.NoError(t, l.Sync()) {
-								sure[i] = next[i]
-							}
-						})
-					}
-				}
-				wg.Wait()
-			}
-			fs.powerCut(luck.Uint64())
-		}
+		synctest.Test(t, func(t *testing.T) { powerCuts(t, seed, round) })
 	}
+}
+
+func powerCuts(t *testing.T, seed, round uint64) {
+	luck := rand.New(rand.NewPCG(seed, round))
+	fs := newMemFS()
+	fs.syncTime = time.Millisecond // so that others gather meanwhile
+	together := 0
+	sure := make([]int, 5) // lines of each log that somebody has waited for
+	next := make([]int, 5)
+	for range 3 { // power cuts
+		j, err := journal.Open(journal.Config{FS: fs, SyncEvery: -1})
+		require.NoError(t, err, "seed %d, round %d", seed, round)
+		var logs []*journal.Log
+		for i := range sure {
+			l, lines, err := j.Log(fmt.Sprint("agents/", i))
+			require.NoError(t, err, "seed %d, round %d", seed, round)
+			got := numbers(t, lines)
+			require.GreaterOrEqual(t, len(got), sure[i], "seed %d, round %d", seed, round)
+			for n, have := range got {
+				require.Equal(t, n, have, "seed %d, round %d", seed, round)
+			}
+			next[i] = len(got)
+			logs = append(logs, l)
+		}
+		for range 5 + luck.IntN(15) {
+			var wg sync.WaitGroup
+			for i, l := range logs {
+				if luck.IntN(3) == 0 {
+					continue
+				}
+				require.NoError(t, l.Append(line{N: next[i], Text: strings.Repeat("x", luck.IntN(50))}))
+				next[i]++
+				if luck.IntN(3) > 0 {
+					wg.Go(func() {
+						if assert.NoError(t, l.Sync()) {
+							sure[i] = next[i]
+						}
+					})
+				}
+			}
+			wg.Wait()
+		}
+		together += len(fs.content("commit.jsonl"))
+		fs.powerCut(luck.Uint64())
+	}
+	require.NotZero(t, together, "some were made safe together")
 }
 
 // The file that lines are made safe in does not grow for ever.
 func TestTheCommitFileBeginsAnew(t *testing.T) {
-	fs := newMemFS()
-	j := open(t, journal.Config{FS: fs, SyncEvery: -1})
-	a, _, err := j.Log("a")
-	require.NoError(t, err)
-	b, _, err := j.Log("b")
-	require.NoError(t, err)
-	text := strings.Repeat("x", 100_000)
-	most := 0
-	for n := range 100 {
-		var wg sync.WaitGroup
-		for _, l := range []*journal.Log{a, b} {
-			require.NoError(t, l.Append(line{N: n, Text: text}))
-			wg.Go(func() { assert.NoError(t, l.Sync()) })
+	synctest.Test(t, func(t *testing.T) {
+		fs := newMemFS()
+		fs.syncTime = time.Millisecond
+		j, logs := opened(t, fs, "lead", "a", "b")
+		text := strings.Repeat("x", 300_000)
+		most, anew := 0, 0
+		for n := 0; anew < 2; n++ {
+			before := len(fs.content("commit.jsonl"))
+			for _, l := range logs[1:] {
+				require.NoError(t, l.Append(line{N: n, Text: text}))
+			}
+			together(t, logs[0], logs[1:]...)
+			now := len(fs.content("commit.jsonl"))
+			most = max(most, before)
+			if now < before {
+				anew++
+				dark := fs.asItStands()
+				dark.powerCut(uint64(n))
+				assert.Len(t, linesOf(t, dark, "a"), n+1, "what stood in it is in the logs")
+			} else {
+				assert.InDelta(t, 800_000, now-before, 10_000, "each line is in it once")
+			}
 		}
-		wg.Wait()
-		most = max(most, len(fs.content("commit.jsonl")))
-	}
-	assert.Less(t, most, 9<<20)
-	require.NoError(t, j.Close())
-	assert.Empty(t, fs.content("commit.jsonl"))
-	_, _, err = open(t, journal.Config{FS: fs}).Log("commit")
-	assert.ErrorContains(t, err, "the name is taken")
+		assert.InDelta(t, 8<<20, most, 1<<20)
+		require.NoError(t, logs[1].Append(line{N: -1}))
+		require.NoError(t, logs[2].Append(line{N: -1}))
+		together(t, logs[0], logs[1:]...)
+		dark := fs.asItStands()
+		dark.powerCut(1)
+		assert.Contains(t, linesOf(t, dark, "a"), -1, "it begins at its beginning")
+		require.NoError(t, j.Close())
+		assert.Empty(t, fs.content("commit.jsonl"))
+		_, _, err := open(t, journal.Config{FS: fs}).Log("commit")
+		assert.ErrorContains(t, err, "the name is taken")
+	})
 }
 
 func TestWhatNobodyWaitsForIsSyncedSoon(t *testing.T) {
@@ -447,18 +508,25 @@ func TestWhatNobodyWaitsForIsSyncedSoon(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, l.Append(line{N: 1}))
 			require.NoError(t, l.Append(line{N: 2}))
-			if want > 0 {
-				time.Sleep(want - 1)
-				synctest.Wait()
-				assert.Zero(t, fs.syncs.Load())
-				time.Sleep(time.Nanosecond)
-			} else {
+			for again := range int32(2) { // the next line is like the first
+				if want > 0 {
+					time.Sleep(want - 1)
+					synctest.Wait()
+					assert.Equal(t, again, fs.syncs.Load())
+					time.Sleep(time.Nanosecond)
+					synctest.Wait()
+					assert.Equal(t, again+1, fs.syncs.Load())
+				} else {
+					time.Sleep(time.Hour)
+					synctest.Wait()
+					assert.Zero(t, fs.syncs.Load())
+				}
 				time.Sleep(time.Hour)
+				require.NoError(t, l.Append(line{N: 3}))
 			}
-			synctest.Wait()
-			assert.Equal(t, want > 0, fs.syncs.Load() == 1)
+			before := fs.syncs.Load()
 			require.NoError(t, j.Close())
-			assert.EqualValues(t, 1, fs.syncs.Load(), "and at the end in any case")
+			assert.Equal(t, before+1, fs.syncs.Load(), "and at the end in any case")
 			assert.Equal(t, len(fs.files["a.jsonl"].data), fs.files["a.jsonl"].synced)
 		})
 	}
@@ -485,6 +553,7 @@ func FuzzLog(f *testing.F) {
 	f.Add([]byte("{}\n{\"a\":1}\n{\"b"))
 	f.Add([]byte("\n\n{}"))
 	f.Add([]byte("{}{}\n"))
+	f.Add([]byte("{}\n{\"text\":\"torn, and longer than the next line"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		fs := newMemFS()
 		fs.files["a.jsonl"] = &memFile{fs: fs, data: data}

@@ -3,6 +3,7 @@ package journal
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 )
 
 // scan cuts what a file holds into its lines. good is how many bytes of it are
@@ -27,7 +28,7 @@ func scan(data []byte) (lines []json.RawMessage, good int, ended bool, bad int) 
 		case torn > 0:
 			return lines, good, ended, torn
 		default:
-			lines = append(lines, json.RawMessage(bytes.Clone(line)))
+			lines = append(lines, json.RawMessage(slices.Clip(line)))
 			good, ended = next, whole
 		}
 		at = next
