@@ -143,11 +143,7 @@ func (f *facts) ours(at time.Time) int {
 	for back := time.Duration(0); back <= renewed; back += step {
 		m, n := at.Add(-back), 0
 		for _, c := range f.sent {
-			sent := c.Since
-			if c.Phase == llmclient.PhaseOutput && !c.FirstOutput.IsZero() {
-				sent = c.FirstOutput
-			}
-			if c.Phase >= llmclient.PhaseFirstOutput && m.Sub(sent) >= step {
+			if c.Phase >= llmclient.PhaseFirstOutput && m.Sub(c.Since) >= step {
 				n++
 			}
 		}

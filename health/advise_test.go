@@ -306,6 +306,55 @@ func TestQuestionsShareTheBudgetOfRetries(t *testing.T) {
 	})
 }
 
+// Questions about one endpoint are not paid for by another, and what one budget
+// refuses no other allows.
+func TestWhoPaysForQuestions(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cfg        health.Config
+		paid, asks bool
+	}{
+		"the client's endpoint":               {health.Config{Endpoint: "http://model.test/v1"}, true, true},
+		"another of its endpoints":            {health.Config{Endpoint: "http://another.test/v1"}, false, true},
+		"our own is used up":                  {health.Config{PerMinute: 1, Allow: func() bool { return true }}, true, false},
+		"the shared one is":                   {health.Config{Allow: func() bool { return false }}, false, false},
+		"our own is without a bound":          {health.Config{PerMinute: -1}, true, true},
+		"and the shared one is, all the same": {health.Config{PerMinute: -1, Allow: func() bool { return false }}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var asked atomic.Int64
+				srv := fakeserver.New(fakeserver.Config{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					asked.Add(1)
+					pages{"/metrics": text("vllm:num_requests_running 3\n")}.ServeHTTP(w, r)
+				})})
+				defer srv.Close()
+				tr := srv.Transport()
+				tr.DisableKeepAlives = true
+				tt.cfg.Targets, tt.cfg.HTTPClient = []health.Target{{URL: "http://model.test"}}, &http.Client{Transport: tr}
+				mon, err := health.New(tt.cfg)
+				require.NoError(t, err)
+				defer mon.Close()
+				c := &clerk{stuck: stuck{time.Now()}}
+				mon.Watch(c)
+				time.Sleep(time.Second)
+				start := asked.Load() // what it is, and its first sample
+				require.NotZero(t, start)
+				if tt.cfg.Endpoint != "" && !tt.paid {
+					// Its calls are elsewhere, and one is said to be here.
+					mon.Note(llmclient.Event{Kind: llmclient.EventAttempt, Endpoint: tt.cfg.Endpoint})
+				}
+				time.Sleep(2 * time.Minute)
+				assert.Equal(t, tt.paid, c.asked.Load() > 0)
+				if tt.asks {
+					assert.GreaterOrEqual(t, asked.Load()-start, int64(12))
+				} else {
+					assert.LessOrEqual(t, asked.Load()-start, int64(2), "one a minute")
+				}
+			})
+		})
+	}
+}
+
 // While it is seen to be wedged fewer trials are sent to it, and when it goes on
 // calls are soon served all the same.
 func TestTrialsThatWouldBeInVainAreNotMade(t *testing.T) {

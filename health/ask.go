@@ -57,7 +57,6 @@ type answer struct {
 	body   []byte
 	ahead  time.Duration // the server's clock of ours, if it tells
 	took   time.Duration
-	err    error
 }
 
 // ahead is by how much a server's clock is ahead of ours. Dates are told in
@@ -83,7 +82,7 @@ func (a *asker) get(ctx context.Context, p *place, url string) (out answer) {
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), http.MethodGet, url, nil)
 	if err != nil {
-		return answer{reach: Broken, err: err}
+		return answer{reach: Broken}
 	}
 	for name, values := range p.Header {
 		req.Header[name] = values
@@ -93,7 +92,7 @@ func (a *asker) get(ctx context.Context, p *place, url string) (out answer) {
 	}
 	resp, err := a.http.Do(req)
 	if err != nil {
-		return answer{reach: reachOf(err, ctx.Err() != nil, connected.Load()), err: err}
+		return answer{reach: reachOf(err, ctx.Err() != nil, connected.Load())}
 	}
 	defer resp.Body.Close()
 	most := int64(maxAnswer)
@@ -102,7 +101,7 @@ func (a *asker) get(ctx context.Context, p *place, url string) (out answer) {
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, most))
 	if err != nil {
-		return answer{reach: reachOf(err, ctx.Err() != nil, true), err: err}
+		return answer{reach: reachOf(err, ctx.Err() != nil, true)}
 	}
 	return answer{reach: Reached, status: resp.StatusCode, body: body, ahead: ahead(resp.Header.Get("Date"), start)}
 }

@@ -2,12 +2,16 @@ package health_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/neverhang/neverhang/health"
+	"github.com/neverhang/neverhang/internal/fakeserver"
 	"github.com/neverhang/neverhang/internal/fakeserver/engine"
 )
 
@@ -239,4 +244,140 @@ func TestDetectEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// detected is what is found out about a server with these pages.
+func detected(t *testing.T, p pages) (got health.Server, asked *asker) {
+	t.Helper()
+	asked = &asker{}
+	synctest.Test(t, func(t *testing.T) {
+		srv := fakeserver.New(fakeserver.Config{Handler: p})
+		defer srv.Close()
+		tr := srv.Transport()
+		tr.DisableKeepAlives = true
+		asked.RoundTripper = tr
+		var err error
+		got, err = health.Detect(t.Context(), health.Target{URL: "http://model.test"}, &http.Client{Transport: asked})
+		require.NoError(t, err)
+	})
+	return got, asked
+}
+
+// What is kept of what a server tells is bounded, and may be wrong.
+func TestDetectKeepsWhatMakesSense(t *testing.T) {
+	const page = "sglang:num_running_reqs{model_name=\"m\"} 1\n"
+	filler := func(n int) string {
+		return "sglang:other 1\n" + strings.Repeat("# HELP go_gc_duration_seconds what nobody asked for\n", n/51)
+	}
+	t.Run("a page of metrics of some megabytes is read", func(t *testing.T) {
+		got, _ := detected(t, pages{"/metrics": text(filler(3<<20) + page)})
+		assert.Equal(t, "m", got.Labels["model_name"])
+	})
+	t.Run("and what stands beyond eight is not", func(t *testing.T) {
+		got, _ := detected(t, pages{"/metrics": text(filler(9<<20) + page)})
+		assert.Equal(t, health.SGLang, got.Kind)
+		assert.Empty(t, got.Labels)
+	})
+	t.Run("other answers are read up to one", func(t *testing.T) {
+		got, _ := detected(t, pages{"/metrics": text(page), "/server_info": text(`{"version":"1","pad":"` + strings.Repeat("x", 1<<20) + `"}`)})
+		assert.Empty(t, got.Info)
+	})
+	for name, tt := range map[string]struct {
+		started string
+		ahead   time.Duration // the server's clock
+		want    time.Time
+	}{
+		"a time":                             {"1790000000", 0, time.Unix(1_790_000_000, 0).UTC()},
+		"milliseconds are none":              {"1790000000000", 0, time.Time{}},
+		"by a clock that is an hour ahead":   {"1790003600", time.Hour, time.Unix(1_790_000_000, 0).UTC()},
+		"by a clock that is a minute behind": {"1789999940", -time.Minute, time.Unix(1_790_000_000, 0).UTC()},
+		"dates are in seconds, and late":     {"1790000000", 5 * time.Second, time.Unix(1_790_000_000, 0).UTC()},
+	} {
+		t.Run("the start of its process: "+name, func(t *testing.T) {
+			got, _ := detected(t, pages{"/metrics": func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Date", time.Now().Add(tt.ahead).UTC().Format(http.TimeFormat))
+				text(page+"process_start_time_seconds "+tt.started+"\n")(w, r)
+			}})
+			assert.Equal(t, tt.want, got.Started)
+		})
+	}
+	t.Run("many models, settings and workers", func(t *testing.T) {
+		var models, settings, workers []string
+		for i := range 5000 {
+			models = append(models, fmt.Sprintf(`{"id":"m%d"}`, i))
+			settings = append(settings, fmt.Sprintf(`"s%d":%d`, i, i))
+			workers = append(workers, fmt.Sprintf(`{"url":"http://10.0.0.1:%d"}`, i))
+		}
+		got, _ := detected(t, pages{
+			"/v1/models": text(`{"data":[` + strings.Join(models, ",") + `]}`), "/version": text(`{"version":"1",` + strings.Join(settings, ",") + `}`),
+			"/workers": text(`{"workers":[` + strings.Join(workers, ",") + `]}`),
+			"/props":   text(`{"total_slots":1,"z":{` + strings.Join(settings, ",") + `}}`),
+		})
+		assert.Len(t, got.Models, 100)
+		assert.Len(t, got.Workers, 32)
+		assert.LessOrEqual(t, len(got.Info), 2000)
+	})
+	t.Run("secrets", func(t *testing.T) {
+		got, _ := detected(t, pages{
+			"/metrics": text("smg_http_connections_active{api_key=\"hunter2\",proxy=\"http://u:hunter2@h\"} 1\n"),
+			"/workers": text(`{"workers":[{"url":"http://u:hunter2@10.0.0.1:30000"}]}`),
+		})
+		b, err := json.Marshal(got)
+		require.NoError(t, err)
+		assert.Len(t, got.Workers, 1)
+		assert.Len(t, got.Labels, 2)
+		assert.NotContains(t, string(b), "hunter2")
+	})
+	t.Run("no question is asked twice", func(t *testing.T) {
+		_, asked := detected(t, pages{"/v1/models": text(`{"data":[]}`), "/props": text(`{"total_slots":1}`)})
+		for _, q := range asked.list {
+			assert.Equal(t, 1, asked.count(q), q)
+		}
+	})
+}
+
+// An answer that ends before its end is none.
+func TestAnswersThatBreakOff(t *testing.T) {
+	for name, tt := range map[string]struct {
+		rest http.HandlerFunc
+		want health.Reach
+	}{
+		"the rest does not come":  {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, health.Silent},
+		"the connection is reset": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, health.Broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, _ := detected(t, pages{"/metrics": func(w http.ResponseWriter, r *http.Request) {
+				text("sglang:num_running_reqs 1\n")(w, r)
+				w.(http.Flusher).Flush()
+				tt.rest(w, r)
+			}})
+			assert.False(t, got.Metrics)
+			for _, q := range got.Asked {
+				if q.Path == "/metrics" {
+					assert.Equal(t, tt.want, q.Reach)
+				}
+			}
+		})
+	}
+}
+
+// With no client given, each question dials: a pooled connection may be dead.
+func TestQuestionsDialAnew(t *testing.T) {
+	var dialed, asked atomic.Int64
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		http.NotFound(w, r)
+	}))
+	srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			dialed.Add(1)
+		}
+	}
+	srv.Start()
+	defer srv.Close()
+	for range 3 {
+		_, err := health.Detect(t.Context(), health.Target{URL: srv.URL}, nil)
+		require.NoError(t, err)
+	}
+	assert.Equal(t, asked.Load(), dialed.Load())
 }

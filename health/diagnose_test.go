@@ -39,6 +39,17 @@ func sampled(name string, kind health.Kind, role health.Role, pages ...readings)
 	return out
 }
 
+// apart are samples of which all but the last of each target were taken so much
+// earlier than the last.
+func apart(d time.Duration, samples []health.Sample) []health.Sample {
+	for i := range samples {
+		if samples[i].At.Before(ago(2 * time.Second)) {
+			samples[i].At = samples[i].At.Add(10*time.Second - d)
+		}
+	}
+	return samples
+}
+
 // unreached are samples that did not reach the target.
 func unreached(name string, reach health.Reach, n int) []health.Sample {
 	out := sampled(name, health.Unknown, health.RoleUnified, make([]readings, n)...)
@@ -234,6 +245,44 @@ func TestDiagnose(t *testing.T) {
 		"metrics of one server of several": {
 			health.View{Calls: waiting(6, 14*time.Second), Recent: answered(20, 15*time.Second)}, engine(busyPages(readings{health.Running: 2, health.Requests: 100})...), health.Busy, health.High,
 		},
+		// What gauges say at rest is what they said last, such as before all that was
+		// there was aborted.
+		"gauges that stand at rest, and a call has just come": {
+			health.View{Calls: waiting(1, time.Second), Recent: failed(12, llmclient.ErrCanceled, 0, 70*time.Second)},
+			apart(62*time.Second, vllm(same(2, readings{health.Running: 106, health.Waiting: 15, health.KVUsage: 0.95, health.Generated: 1000})...)), health.Idle, health.High,
+		},
+		"gauges that stand at rest, and all memory seems to be used": {
+			health.View{Calls: waiting(1, time.Second), Recent: failed(12, llmclient.ErrCanceled, 0, 70*time.Second)},
+			apart(62*time.Second, engine(same(2, readings{health.Running: 0, health.Waiting: 15, health.KVUsage: 0.95, health.Generated: 1000})...)), health.Idle, health.High,
+		},
+		"gauges that stand since all was aborted, and our breaker lets nothing through": {
+			health.View{Calls: inPhase(4, llmclient.PhaseBreaker, 40*time.Second), Recent: failed(4, llmclient.ErrTimeout, 0, 40*time.Second)},
+			vllm(same(4, readings{health.Running: 4, health.Waiting: 0, health.Generated: 1000})...), health.CannotTell, health.Low,
+		},
+		"a wedge in which calls come and are given up soon": {
+			health.View{Calls: waiting(2, 2*time.Second), Recent: failed(30, llmclient.ErrDeadline, 0, 2*time.Second)},
+			engine(wedged, wedged, wedged), health.WedgedEngine, health.High,
+		},
+		"what seems to be in transfer at rest, and a call has just come": {
+			health.View{Calls: waiting(1, time.Second)}, apart(62*time.Second, all(
+				sampled("prefill", health.SGLang, health.RolePrefill, same(2, readings{health.Running: 0, health.Waiting: 0, health.Inflight: 4, health.Computed: 100})...),
+				sampled("decode", health.SGLang, health.RoleDecode, same(2, readings{health.Running: 0, health.Waiting: 0, health.Transferring: 4, health.Transfers: 99, health.Generated: 5000})...),
+			)), health.Idle, health.High,
+		},
+		"what seems to shake hands at rest, and a call has just come": {
+			health.View{Calls: waiting(1, time.Second)}, apart(62*time.Second, all(
+				sampled("prefill", health.SGLang, health.RolePrefill, same(2, readings{health.Running: 0, health.Waiting: 0, health.Bootstrap: 4, health.Computed: 100})...),
+				sampled("decode", health.SGLang, health.RoleDecode, same(2, readings{health.Running: 0, health.Waiting: 0, health.Transfers: 99, health.Generated: 5000})...),
+			)), health.Idle, health.High,
+		},
+		"what seems to be in transfer at rest after a side was restarted, and a call has just come": {
+			health.View{Calls: waiting(1, time.Second)}, apart(62*time.Second, all(
+				sampled("prefill", health.SGLang, health.RolePrefill, same(2, readings{health.Running: 0, health.Waiting: 0, health.Inflight: 4, health.Computed: 100})...),
+				sampled("decode", health.SGLang, health.RoleDecode,
+					readings{health.Running: 0, health.Waiting: 0, health.Transferring: 0, health.Transfers: 99, health.Generated: 5000},
+					readings{health.Running: 0, health.Waiting: 0, health.Transferring: 0, health.Transfers: 0, health.Generated: 0}),
+			)), health.Idle, health.High,
+		},
 		"a decode side full of long answers": {
 			health.View{Calls: waiting(12, 20*time.Second)}, all(
 				sampled("prefill", health.SGLang, health.RolePrefill, same(3, readings{health.Running: 0, health.Waiting: 0, health.Inflight: 4, health.Computed: 100})...),
@@ -246,7 +295,16 @@ func TestDiagnose(t *testing.T) {
 				sampled("decode", health.SGLang, health.RoleDecode, growing(3, readings{health.Running: 8, health.Waiting: 0, health.Prealloc: 0, health.Transferring: 4, health.Transfers: 99, health.Generated: 5000})...),
 			), health.WedgedTransfer, health.High,
 		},
-		"nothing at all":              {health.View{}, nil, health.Idle, health.High},
+		"nothing at all": {health.View{}, nil, health.Idle, health.High},
+		"calls were answered, and those that are there wait no longer than answers took": {
+			health.View{Calls: waiting(3, 2*time.Second-1), Recent: answered(9, 2*time.Second)}, nil, health.Healthy, health.High,
+		},
+		"calls were answered, and those that are there get nowhere for longer than that": {
+			health.View{Calls: waiting(3, 2*time.Second), Recent: answered(9, 2*time.Second)}, nil, health.CannotTell, health.Low,
+		},
+		"calls were answered, and those that are there get nowhere while the engine works": {
+			health.View{Calls: waiting(8, 2*time.Second), Recent: answered(9, 2*time.Second)}, engine(busyPages(nil)...), health.Busy, health.High,
+		},
 		"a view without a server":     {health.View{Calls: waiting(3, time.Minute)}, nil, health.CannotTell, health.Low},
 		"calls that are being served": {health.View{Recent: answered(10, time.Second)}, nil, health.Healthy, health.High},
 		"an old success":              {health.View{Recent: answered(1, 61*time.Second)}, nil, health.Idle, health.High},
@@ -314,11 +372,11 @@ func TestDiagnose(t *testing.T) {
 		},
 		"our pacer holds calls back, and the engine computes nothing of the few that it has": {
 			health.View{Calls: all(inPhase(9, llmclient.PhaseQueue, 12*time.Second), inPhase(3, llmclient.PhaseFirstOutput, 7*time.Second)), Recent: answered(9, 10*time.Second), Endpoints: queue},
-			engine(readings{health.Running: 3, health.Generated: 1000}, readings{health.Running: 3, health.Generated: 1000}), health.Healthy, health.High,
+			engine(readings{health.Running: 3, health.Generated: 1000}, readings{health.Running: 3, health.Generated: 1000}), health.CannotTell, health.Low,
 		},
 		"our pacer holds calls back, and those that it let through get nowhere": {
 			health.View{Calls: all(inPhase(9, llmclient.PhaseQueue, 12*time.Second), inPhase(3, llmclient.PhaseFirstOutput, 2*time.Second)), Recent: answered(9, 2*time.Second), Endpoints: queue},
-			nil, health.Healthy, health.High,
+			nil, health.CannotTell, health.Low,
 		},
 		"our pacer holds calls back, and those that it let through get somewhere": {
 			health.View{Calls: all(inPhase(9, llmclient.PhaseQueue, 12*time.Second), inPhase(3, llmclient.PhaseFirstOutput, 2*time.Second)), Recent: answered(9, 2*time.Second-1), Endpoints: queue},

@@ -136,6 +136,35 @@ func (f *facts) look() {
 	f.uniform = uniform(&f.View, f.headway)
 }
 
+// attended is for how much of the time between two moments calls of ours were
+// with the service, those that were answered or given up meanwhile included.
+func (f *facts) attended(from, until time.Time) (d time.Duration) {
+	type span struct{ from, until time.Time }
+	var spans []span
+	for _, c := range f.sent {
+		spans = append(spans, span{c.Since, until})
+	}
+	for i := range f.Recent {
+		if e := &f.Recent[i]; e.At.After(from) && (e.ok() || e.Phase >= llmclient.PhaseSend) {
+			spans = append(spans, span{e.Started, e.At})
+		}
+	}
+	slices.SortFunc(spans, func(a, b span) int { return a.from.Compare(b.from) })
+	for _, s := range spans {
+		if s.from.After(from) {
+			from = s.from
+		}
+		if s.until.After(until) {
+			s.until = until
+		}
+		if s.until.After(from) {
+			d += s.until.Sub(from)
+			from = s.until
+		}
+	}
+	return d
+}
+
 // waited is for how long a call has got nowhere.
 func (f *facts) waited(c llmclient.InFlight) time.Duration {
 	since := c.Since

@@ -48,8 +48,10 @@ func wedgedTrail(f *facts, t *trail) finding {
 	case has == 0:
 		return refuted("%s had nothing to do at both moments", t.name)
 	}
-	// A step of the scheduler may take seconds, all of them in a long prompt.
-	still := t.now.At.Sub(t.quiet)
+	// A step of the scheduler may take seconds, all of them in a long prompt. What
+	// its gauges say at rest is what they said last: those of aborted requests
+	// stand until the next one comes.
+	still := f.attended(t.quiet, t.now.At)
 	need := max(longStep, 3*t.stride)
 	if !f.stopped() && !t.last.stalled() {
 		need = max(need, 2*longStep)
@@ -75,14 +77,19 @@ func wedgedTrail(f *facts, t *trail) finding {
 	if f.stopped() {
 		return holds(High, t.quiet, fact, Fact{At: f.Now, Text: "answers that were coming have stopped"}, f.calls())
 	}
-	allowed := patience
-	for _, c := range f.sent {
-		allowed = max(allowed, patience+time.Duration(c.PromptBytes)*patiencePerByte)
-	}
-	if still < allowed {
+	if allowed := f.longPrompt(); still < allowed {
 		return untold(fmt.Sprintf("%s: whether it stays like this for %s; until then it may be a long prompt", t.name, short(allowed-still)))
 	}
 	return holds(Medium, t.quiet, fact, f.calls())
+}
+
+// longPrompt is what a prompt among those that are there may take.
+func (f *facts) longPrompt() time.Duration {
+	d := patience
+	for _, c := range f.sent {
+		d = max(d, patience+time.Duration(c.PromptBytes)*patiencePerByte)
+	}
+	return d
 }
 
 // stopped reports whether an answer that was coming comes no more.
@@ -132,7 +139,8 @@ func frontEndAlone(f *facts) finding {
 		case t.compared() && (t.moved || t.stirred):
 			continue
 		case !t.last.EngineDead && t.compared() && t.now.At.Sub(t.quiet) < longStep,
-			!t.last.EngineDead && t.now == nil && t.deaf() < 2:
+			!t.last.EngineDead && t.now == nil && t.deaf() < 2,
+			t.kind == LlamaCPP && f.Now.Sub(t.deafSince()) < f.longPrompt():
 			// It may be in the middle of a long step.
 			needs = t.name + ": whether its scheduler goes on not to answer"
 			continue

@@ -266,6 +266,10 @@ func healthy(f *facts) finding {
 	case f.nowadays() > max(2*time.Second, 5*f.usual()):
 		return refuted("answers begin after %s, where %s was usual", short(f.nowadays()), short(f.usual()))
 	}
+	// It was well a moment ago. What it is now shows in some seconds.
+	if why := f.keeps(); why != "" {
+		return refuted("%s", why)
+	}
 	sure := High
 	if ok < 3 {
 		sure = Medium

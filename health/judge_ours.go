@@ -99,7 +99,7 @@ func ownQueue(f *facts) finding {
 // that is with it gets anywhere. It is empty if nothing shows that.
 func (f *facts) keeps() string {
 	for _, t := range f.engines {
-		if t.compared() && !t.moved && t.both(Running)+t.both(Waiting)+t.both(PutOff) > 0 {
+		if t.compared() && !t.moved && t.both(Running)+t.both(Waiting)+t.both(PutOff) > 0 && f.attended(t.was.At, t.now.At) > 0 {
 			return fmt.Sprintf("%s has requests, and computed nothing of them in %s", t.name, short(t.span))
 		}
 	}
@@ -111,9 +111,9 @@ func (f *facts) keeps() string {
 		return ""
 	}
 	if f.headway.IsZero() {
-		return fmt.Sprintf("calls that it let through wait as well, for up to %s", short(f.longest(f.sent)))
+		return fmt.Sprintf("the calls that are with it get nowhere, for up to %s", short(f.longest(f.sent)))
 	}
-	return "calls that it let through get nowhere either, since " + f.headway.Format(time.TimeOnly)
+	return "the calls that are with it get nowhere, since " + f.headway.Format(time.TimeOnly)
 }
 
 // pause is for how long none of our calls may get anywhere without a reason: as

@@ -40,6 +40,12 @@ func pairwise(test func(*facts) finding) func(*facts) finding {
 	}
 }
 
+// noticed reports whether calls of ours have been waiting while a side stood
+// still. At rest its gauges may say what they said last.
+func (f *facts) noticed(t *trail) bool {
+	return len(f.quiet) > 0 || f.attended(t.quiet, f.Now) >= longStep
+}
+
 // handedOver is how many requests prefill and decode had between them at
 // both moments.
 func (f *facts) handedOver() float64 {
@@ -63,7 +69,7 @@ func wedgedTransfer(f *facts) finding {
 		return refuted("%s transfers were completed in %s", number(d.delta(Transfers)), short(d.span))
 	case d.both(Running) > 0 && !d.moved && !d.stirred:
 		return refuted("the decode side does not even compute what it has")
-	case len(f.quiet) == 0 && f.Now.Sub(f.transferred()) < longStep:
+	case len(f.quiet) == 0 && f.attended(f.transferred(), f.Now) < longStep:
 		return untold(fmt.Sprintf("%s: whether no transfer is completed for %s", d.name, short(longStep)))
 	case d.both(Running) > 0 && !d.now.Readings.has(Transfers):
 		return refuted("the decode side computes %s answers, and may have no place", number(d.both(Running)))
@@ -140,6 +146,8 @@ func wedgedHandshake(f *facts) finding {
 		return refuted("the prefill side's scheduler does not answer")
 	case p.moved:
 		return refuted("the prefill side goes on computing")
+	case !f.noticed(p):
+		return untold(fmt.Sprintf("%s: whether the handshake takes longer than %s", p.name, short(longStep)))
 	}
 	return holds(High, f.stuckSince(),
 		p.fact("has requests that wait for the decode side's part of a handshake", Bootstrap, Inflight, Running, Computed, BootstrapFailed), f.decode.fact("", Running, Generated), f.calls())
@@ -153,7 +161,7 @@ func partialRestart(f *facts) finding {
 		return bad
 	}
 	p, d := f.prefill, f.decode
-	trouble := f.handedOver() > 0 && !d.moved || p.both(Bootstrap) > 0 && !p.moved || f.fruitless()
+	trouble := f.handedOver() > 0 && !d.moved && f.noticed(d) || p.both(Bootstrap) > 0 && !p.moved && f.noticed(p) || f.fruitless()
 	if !trouble {
 		return refuted("requests pass from prefill to decode")
 	}
@@ -237,6 +245,9 @@ func stuckPrefill(f *facts) finding {
 		return refuted("what prefill has in flight comes and goes")
 	case told && aborted+more == 0:
 		return refuted("nothing was aborted")
+	case !p.moved && !p.stirred:
+		// At rest its gauges may say what they said last.
+		return untold(p.name + ": whether what it has in flight stays when it computes again")
 	}
 	// What is just being handed over is no remnant: what is there in sample
 	// after sample is, and the decode side waits for less than that.

@@ -94,16 +94,21 @@ func (m *Monitor) visit(s *server, quiet bool) {
 	if !s.known || start.Sub(s.looked) >= relook && !quiet {
 		info, answers := m.ask.detect(ctx, s.p, m.cfg.Timeout)
 		said = answers
-		if info.Kind != Unknown || info.reach == Reached {
-			s.known = true
+		found := info.Kind != Unknown || info.reach == Reached
+		if page, _ := info.asked("/metrics"); s.info.Metrics && page.Reach != Reached {
+			found = false // it had one, and was not answered: that may pass
 		}
 		s.looked = start
-		m.mu.Lock()
-		if s.known {
+		switch {
+		case found:
+			s.known = true
+			m.mu.Lock()
 			s.info = info
+			m.mu.Unlock()
+		case s.known:
+			s.looked = start.Add(anewAfter - relook)
 		}
-		m.mu.Unlock()
-		if s.p.Role == "" {
+		if s.p.Role == "" && found {
 			s.p.Role = info.Role
 		}
 	}
@@ -111,15 +116,14 @@ func (m *Monitor) visit(s *server, quiet bool) {
 	got := m.look(ctx, s, &out, said)
 	out.Took = time.Since(start)
 	out.Reach, out.Status = got.reach, got.status
-	if got.err != nil {
-		out.Err = tidy(got.err.Error())
-	}
 	if got.reach == Unasked || m.ctx.Err() != nil {
 		return // the budget is used up, or we are being closed
 	}
 	if out.Reach == Reached {
 		s.misses, s.next = 0, time.Time{}
-		m.doubt(ctx, s, &out, quiet, said)
+		if s.info.Kind != LlamaCPP {
+			m.doubt(ctx, s, &out, quiet, said)
+		}
 	} else {
 		s.misses++
 		pause := min(m.cfg.Interval<<min(s.misses-1, 5), most)
@@ -142,6 +146,9 @@ func (m *Monitor) visit(s *server, quiet bool) {
 // look asks the question that shows most. If that was not answered the last time
 // or two, it asks another one beside it: a page of metrics may be all that hangs.
 func (m *Monitor) look(ctx context.Context, s *server, out *Sample, said heard) answer {
+	if s.info.Kind == LlamaCPP && s.known {
+		return m.inTurn(ctx, s, out, said)
+	}
 	if !s.info.Metrics && s.known {
 		return m.plainly(ctx, s, out, said)
 	}
@@ -163,6 +170,49 @@ func (m *Monitor) look(ctx context.Context, s *server, out *Sample, said heard) 
 		return a
 	}
 	return m.plainly(ctx, s, out, said)
+}
+
+// inTurn asks a server that tells its metrics between two steps of its work, as
+// llama.cpp does: in a long prompt that may be minutes. If it was silent the last
+// time, its front end is asked beside, which knows its models at any moment.
+func (m *Monitor) inTurn(ctx context.Context, s *server, out *Sample, said heard) answer {
+	now := time.Now()
+	var front answer
+	var wg sync.WaitGroup
+	if s.misses > 0 || s.deaf > 0 {
+		wg.Go(func() { front = m.question(ctx, s, s.p.api+"/models", said) })
+	}
+	if now.Before(s.asks) {
+		wg.Wait()
+		m.mu.Lock()
+		before := s.window.list[len(s.window.list)-1]
+		m.mu.Unlock()
+		out.Scheduler, out.AskedAt = before.Scheduler, before.AskedAt
+		return front
+	}
+	var a answer
+	if s.info.Metrics {
+		if a = m.question(ctx, s, s.p.metrics, said); a.ok() {
+			m.read(s, a, out)
+		}
+	}
+	if !s.info.Metrics || a.reach == Reached && !a.ok() {
+		a = m.plainly(ctx, s, out, said)
+	}
+	wg.Wait()
+	if a.reach != Silent || front.reach != Reached {
+		s.deaf, s.asks = 0, time.Time{}
+		return a
+	}
+	s.deaf++
+	s.asks = s.asksAgain(now, m.cfg.Interval)
+	out.Scheduler, out.AskedAt = Silent, now
+	return front
+}
+
+// asksAgain is when a scheduler may be asked again that did not answer.
+func (s *server) asksAgain(asked time.Time, interval time.Duration) time.Time {
+	return asked.Add(min(interval<<min(s.deaf-1, 5), most) - interval/4)
 }
 
 // plainly asks the question that a server without metrics knows.
@@ -260,7 +310,7 @@ func (m *Monitor) doubt(ctx context.Context, s *server, out *Sample, quiet bool,
 		return
 	}
 	s.deaf++
-	s.asks = out.AskedAt.Add(min(m.cfg.Interval<<min(s.deaf-1, 5), most) - m.cfg.Interval/4)
+	s.asks = s.asksAgain(out.AskedAt, m.cfg.Interval)
 }
 
 // asked returns a question that was asked when it was found out what the server

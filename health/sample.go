@@ -12,11 +12,9 @@ type Sample struct {
 	At     time.Time
 	Took   time.Duration
 
-	// Reach is how far the question came, Status what it was answered with, and
-	// Err the failure if it was not answered.
+	// Reach is how far the question came, and Status what it was answered with.
 	Reach  Reach
 	Status int
-	Err    string
 
 	// Readings are its metrics, nil if it does not tell them.
 	Readings Readings
@@ -33,7 +31,7 @@ type Sample struct {
 
 func (s *Sample) told() bool { return s != nil && s.Reach == Reached && s.Readings != nil }
 
-// stalledAt reports whether the scheduler was asked and did not answer.
+// stalled reports whether the scheduler was asked and did not answer.
 func (s *Sample) stalled() bool {
 	return s.EngineDead || s.Scheduler == Silent || s.Scheduler == NoConnect || s.Scheduler == Broken
 }

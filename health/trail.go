@@ -166,6 +166,14 @@ func (t *trail) deaf() (n int) {
 	return n
 }
 
+// deafSince is when the first of those was asked.
+func (t *trail) deafSince() (at time.Time) {
+	for i := len(t.all) - 1; i >= 0 && t.all[i].stalled(); i-- {
+		at = t.all[i].AskedAt
+	}
+	return at
+}
+
 // compared reports whether there are two samples to compare.
 func (t *trail) compared() bool { return t != nil && t.was != nil }
 
