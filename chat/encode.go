@@ -147,7 +147,7 @@ func (o *object) arguments(args string) {
 	o.buf = o.buf[:at]
 	switch {
 	case ok:
-		o.buf = appendString(o.buf, args)
+		o.buf = appendString(o.buf, wholeEscapes(args))
 	case blank(args):
 		o.buf = append(o.buf, `"{}"`...)
 	default:

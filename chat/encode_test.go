@@ -48,6 +48,8 @@ func TestAppendMessage(t *testing.T) {
 		"unknown fields, in order, on one line": {chat.Message{Role: chat.RoleUser, Content: "u", Extra: raws{"z": raw("{ \"a\" :\n[ 1 , \" \\\" \" ] }"), "b": raw("null"), "c": nil}}, `{"role":"user","content":"u","b":null,"z":{"a":[1," \" "]}}`},
 		"Extra takes a field's place":           {chat.Message{Role: chat.RoleUser, Content: "u", Name: "n", Extra: raws{"content": raw(`[]`), "name": nil}}, `{"role":"user","content":[]}`},
 		"Extra does not take the role":          {chat.Message{Role: chat.RoleUser, Content: "u", Extra: raws{"role": raw(`"system"`)}}, `{"role":"user","content":"u"}`},
+		"raw JSON with halves of characters":    {chat.Message{Role: chat.RoleUser, Extra: raws{"x": raw(`["\ud83d","a\ude00\ud83d\ude00","\ud83d\\ude00","\\ud83d", "\uD83D\n"]`)}}, `{"role":"user","content":"","x":["\ufffd","a\ufffd\ud83d\ude00","\ufffd\\ude00","\\ud83d","\ufffd\n"]}`},
+		"arguments with halves of characters":   {chat.Message{Role: chat.RoleAssistant, ToolCalls: []chat.ToolCall{{ID: "a", Name: "n", Arguments: `{"t": "\ud83d\ude00 \uD83D \\ud83d"}`}}}, `{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"n","arguments":"{\"t\": \"\\ud83d\\ude00 \\ufffd \\\\ud83d\"}"}}]}`},
 		"raw JSON that is not UTF-8":            {chat.Message{Role: chat.RoleUser, Extra: raws{"x": raw("\"a\xffé\"")}}, "{\"role\":\"user\",\"content\":\"\",\"x\":\"a\uFFFDé\"}"},
 		"parts": {
 			chat.Message{Role: chat.RoleUser, Content: "unsent", Parts: []chat.Part{chat.TextPart("t"), chat.ImagePart("data:image/png;base64,\"AA=="), {Text: "no type"}, {}, {Type: "file", Extra: raws{"file": raw(`{"file_id":"f"}`)}}}},

@@ -128,7 +128,8 @@ func (o *object) close(in *object, extra map[string]json.RawMessage, list string
 }
 
 // appendRaw appends raw JSON without the space around its tokens: a body or an
-// event has it on one line. Bytes that are not UTF-8 become U+FFFD.
+// event has it on one line. Bytes that are not UTF-8 become U+FFFD, and so do
+// escapes that are half of a character: some servers refuse every request with one.
 func appendRaw(dst []byte, raw json.RawMessage) ([]byte, error) {
 	c := cursor{data: raw}
 	err := c.skip()
@@ -146,7 +147,12 @@ func appendRaw(dst []byte, raw json.RawMessage) ([]byte, error) {
 	for i := 0; i < len(raw); i++ {
 		switch b := raw[i]; {
 		case quoted && b == '\\':
-			i++
+			n, half := escapeAt(raw, i)
+			if half {
+				dst = append(append(dst, raw[start:i]...), wholeEscape...)
+				start = i + n
+			}
+			i += n - 1
 		case b == '"':
 			quoted = !quoted
 		case !quoted && isSpace(b):

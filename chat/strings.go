@@ -1,7 +1,9 @@
 package chat
 
 import (
+	"encoding/json"
 	"slices"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -123,6 +125,49 @@ func unescape(out, s []byte) []byte {
 	return out
 }
 
+// escapeAt returns how long the escape at s[i] is, a surrogate pair being one, and
+// whether it is half of such a pair and without the other. s is valid JSON.
+func escapeAt[T string | json.RawMessage](s T, i int) (n int, half bool) {
+	if s[i+1] != 'u' {
+		return 2, false
+	}
+	switch r := rune4(s[i+2:]); {
+	case !utf16.IsSurrogate(r):
+	case isHigh(r) && i+12 <= len(s) && s[i+6] == '\\' && s[i+7] == 'u' && isLow(rune4(s[i+8:])):
+		return 12, false
+	default:
+		return 6, true
+	}
+	return 6, false
+}
+
+// wholeEscape stands in the place of half an escape.
+const wholeEscape = `\ufffd`
+
+// wholeEscapes returns valid JSON without halves of escapes.
+func wholeEscapes(s string) string {
+	if !strings.Contains(s, `\ud`) && !strings.Contains(s, `\uD`) {
+		return s // as it is nearly always
+	}
+	var b strings.Builder
+	start := 0
+	for i := 0; i < len(s); {
+		if s[i] != '\\' {
+			i++
+			continue
+		}
+		n, half := escapeAt(s, i)
+		if half {
+			b.WriteString(s[start:i])
+			b.WriteString(wholeEscape)
+			start = i + n
+		}
+		i += n
+	}
+	b.WriteString(s[start:])
+	return b.String()
+}
+
 func unescaped(b byte) byte {
 	switch b {
 	case 'b':
@@ -139,7 +184,7 @@ func unescaped(b byte) byte {
 	return b // a quote, a backslash or a slash
 }
 
-func rune4(s []byte) rune {
+func rune4[T string | []byte | json.RawMessage](s T) rune {
 	return rune(unhex(s[0])<<12 | unhex(s[1])<<8 | unhex(s[2])<<4 | unhex(s[3]))
 }
 

@@ -13,7 +13,7 @@ func (c *cursor) usage() (*Usage, error) {
 	var read, written int64 // from and to a cache, as Anthropic counts them: beside the input
 	number := func(to *int64) error {
 		n, ok, err := in.integer()
-		if ok && n >= 0 {
+		if ok && n >= 0 && n <= maxTokens {
 			*to = n
 		}
 		return err
@@ -63,6 +63,10 @@ func (c *cursor) usage() (*Usage, error) {
 	}
 	return u, nil
 }
+
+// maxTokens is above what any answer can count. Sums of what is larger would
+// overflow, here or with who adds up the usage of a day.
+const maxTokens = 1_000_000_000_000
 
 // addCache puts what was read from and written to a cache where it belongs. As input
 // tokens it stands beside the rest. As prompt tokens, which are the sum with most

@@ -36,7 +36,7 @@ func (cl *call) admit() (*pacer.Permit, *breaker.Pass, *Error) {
 	}
 	if cl.ending() {
 		permit.Return()
-		<-cl.ctx.Done() // it is on its way
+		cl.cancel(errSettled) // not a wait for it: there are contexts that have an error and never say so
 		return nil, nil, cl.ended()
 	}
 	pass, err := cl.at.ep.breaker.Acquire()
@@ -158,6 +158,10 @@ func (cl *call) inQueue() (*pacer.Permit, *Error) {
 		e.Clock, e.Bound, e.retryable = ClockQueue, limit, true
 		return nil, e
 	}
+	stop() // it reads what changes now
+	if cl.turnedAway(err) {
+		return nil, moved
+	}
 	e := cl.error(ErrQueue, "the pacer did not admit the call: "+err.Error())
 	e.retryable = !errors.Is(err, pacer.ErrTooLarge)
 	var late *pacer.WaitError
@@ -172,6 +176,20 @@ func (cl *call) inQueue() (*pacer.Permit, *Error) {
 	}
 	e.causes = append(e.causes, err)
 	return nil, e
+}
+
+// turnedAway notes that the endpoint's pacer does not even let the call wait, and
+// reports whether another endpoint can take it.
+func (cl *call) turnedAway(err error) bool {
+	if len(cl.client.eps) == 1 {
+		return false
+	}
+	now := time.Now()
+	if errors.Is(err, pacer.ErrTooLarge) {
+		cl.at.out = true
+	}
+	cl.at.full = now.Add(lookAround)
+	return cl.client.choose(cl, now).is <= busy
 }
 
 // left returns what the Call clock leaves, if it is bounded.

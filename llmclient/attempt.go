@@ -161,7 +161,8 @@ func (a *attempt) open() error {
 	if err != nil {
 		return err
 	}
-	if a.at.ep.doubt.Swap(false) {
+	began := time.Now()
+	if woke := a.at.ep.asleep.woke(began, began.Round(0)); a.at.ep.doubt.Swap(false) || woke {
 		a.at.ep.wire.renew(a.at.ep.multiplexed.Load())
 	}
 	resp, err := a.at.ep.wire.do(req)
@@ -171,6 +172,9 @@ func (a *attempt) open() error {
 	a.out.connected = a.connected.Load()
 	if err != nil {
 		return err
+	}
+	if resp.Request == nil { // some transports leave it out, and redirects are relative to it
+		resp.Request = req
 	}
 	a.head, a.body = resp, resp.Body
 	a.out.status, a.out.header, a.out.firstByte = resp.StatusCode, resp.Header, true
@@ -244,6 +248,8 @@ func (a *attempt) next() (*chat.Chunk, error) {
 		err = a.answer.messages.whole()
 	case !a.answer.opaque:
 		err = a.whole()
+	case a.ctx.Err() != nil:
+		err = context.Cause(a.ctx) // an end that comes when the attempt has been cut shows nothing
 	}
 	return nil, err
 }

@@ -47,6 +47,7 @@ type call struct {
 	started time.Time
 
 	anew   bool       // an endpoint is to be chosen, whatever the present one is like
+	hasty  bool       // there is no time to wait for one that is benched
 	onward *candidate // where the call goes on after a failure, with several endpoints
 
 	last  *kept // the last response to a passed request, if its attempt failed
@@ -126,8 +127,6 @@ func (cl *call) callersEnd() (err, cause error) {
 	switch cause = context.Cause(cl.ctx); cause {
 	case nil:
 		return nil, nil
-	case context.Canceled, context.DeadlineExceeded:
-		return cause, cause // as it is most of the time
 	case errExpired, errDrained, errClosed, errSettled:
 		return cl.parent.Err(), context.Cause(cl.parent)
 	}
@@ -165,13 +164,17 @@ func (cl *call) encode() error {
 	cl.mu.Unlock()
 	cl.at.load = load{
 		promptBytes: body.size,
-		maxTokens:   max(req.MaxTokens, req.MaxCompletionTokens),
+		maxTokens:   min(max(req.MaxTokens, req.MaxCompletionTokens, 0), manyTokens),
 		tools:       len(req.Tools) > 0 || asksFor(req.Extra, toolFields...),
 		reasoning: req.ReasoningEffort != "" && req.ReasoningEffort != "none" || cl.at.ep.reasoning(cl.at.model) ||
 			asksFor(req.Extra, reasoningFields...),
 	}
 	return nil
 }
+
+// manyTokens is more than any answer has: what a request allows beyond it says that
+// there is no limit.
+const manyTokens = 1_000_000_000
 
 // The members of a request by which tools are offered and reasoning is asked
 // for, with those of one server alone.

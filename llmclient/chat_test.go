@@ -3,6 +3,7 @@ package llmclient_test
 import (
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"strings"
@@ -356,14 +357,15 @@ func TestNewNamesTheBadField(t *testing.T) {
 		change func(*llmclient.Config)
 		says   string
 	}{
-		"no base URL":      {func(c *llmclient.Config) { c.BaseURL = "" }, "BaseURL"},
-		"no scheme":        {func(c *llmclient.Config) { c.BaseURL = "localhost:8000/v1" }, "BaseURL"},
-		"user in the URL":  {func(c *llmclient.Config) { c.BaseURL = "http://u:secret@host/v1" }, "APIKey"},
-		"key with newline": {func(c *llmclient.Config) { c.APIKey = "sk-1\n" }, "APIKey"},
-		"suspect > limit":  {func(c *llmclient.Config) { c.Clocks.Gap = llmclient.Clock{Suspect: 2, Limit: 1} }, "Clocks.Gap.Suspect"},
-		"jitter":           {func(c *llmclient.Config) { c.Retry.Jitter = 2 }, "Retry.Jitter"},
-		"backoff":          {func(c *llmclient.Config) { c.Retry.Backoff = -1 }, "Retry.Backoff"},
-		"header":           {func(c *llmclient.Config) { c.Header = http.Header{"a b": nil} }, "Header"},
+		"no base URL":       {func(c *llmclient.Config) { c.BaseURL = "" }, "BaseURL"},
+		"no scheme":         {func(c *llmclient.Config) { c.BaseURL = "localhost:8000/v1" }, "BaseURL"},
+		"user in the URL":   {func(c *llmclient.Config) { c.BaseURL = "http://u:secret@host/v1" }, "APIKey"},
+		"key with newline":  {func(c *llmclient.Config) { c.APIKey = "sk-1\n" }, "APIKey"},
+		"suspect > limit":   {func(c *llmclient.Config) { c.Clocks.Gap = llmclient.Clock{Suspect: 2, Limit: 1} }, "Clocks.Gap.Suspect"},
+		"jitter":            {func(c *llmclient.Config) { c.Retry.Jitter = 2 }, "Retry.Jitter"},
+		"jitter, no number": {func(c *llmclient.Config) { c.Retry.Jitter = math.NaN() }, "Retry.Jitter"},
+		"backoff":           {func(c *llmclient.Config) { c.Retry.Backoff = -1 }, "Retry.Backoff"},
+		"header":            {func(c *llmclient.Config) { c.Header = http.Header{"a b": nil} }, "Header"},
 		"key beside endpoints": {func(c *llmclient.Config) {
 			c.Endpoints = []llmclient.Endpoint{{BaseURL: "http://localhost:2/v1"}}
 		}, "beside Endpoints"},

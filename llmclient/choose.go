@@ -68,7 +68,7 @@ type candidate struct {
 	ep     *endpoint
 	is     standing
 	until  time.Time
-	failed int     // attempts of the call
+	failed int     // attempts of the call that failed there, and not for being too many
 	load   float64 // calls there, by its weight
 	cached bool    // the beginning of the conversation lies in its cache
 	dice   float64 // makes the choice among equals, by their weights
@@ -88,7 +88,7 @@ func (c *Client) choose(cl *call, now time.Time) candidate {
 		k := candidate{ep: ep, cached: ep == cl.cached}
 		k.is, k.until = cl.standing(ep, now)
 		if r := cl.routeTo(ep); r != nil {
-			k.failed = r.failed
+			k.failed = r.failed - r.throttled
 		}
 		n := float64(ep.calls.Load())
 		k.load = n / ep.weight

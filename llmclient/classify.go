@@ -110,6 +110,8 @@ func classifyFailure(o outcome) ruling {
 		return ruling{kind: ErrNetwork, retry: true, stale: true}
 	case permanent(o.err):
 		return ruling{kind: ErrNetwork, fault: theirs}
+	case calmed(o.err):
+		return throttled
 	}
 	return ruling{kind: ErrNetwork, retry: true, fault: theirs, unreached: !o.connected && refused(o.err)}
 }

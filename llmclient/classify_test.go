@@ -151,6 +151,10 @@ func TestClassify(t *testing.T) {
 		"407, a proxy that speaks for itself":         {status(407, `<html>Proxy Authentication Required</html>`), ruling{kind: ErrAuth, fault: nobodys}},
 		"407 to a request for a tunnel":               {outcome{err: errors.New("Proxy Authentication Required")}, ruling{kind: ErrNetwork, fault: theirs}},
 		"a tunnel that a proxy forbids":               {outcome{err: errors.New("Forbidden")}, ruling{kind: ErrNetwork, fault: theirs}},
+		"HTTP/2, too many requests":                   {outcome{err: errors.New("stream error: stream ID 7; ENHANCE_YOUR_CALM; received from peer"), connected: true}, isThrottle},
+		"HTTP/2, too many streams":                    {outcome{err: errors.New("stream error: stream ID 7; REFUSED_STREAM; received from peer"), connected: true}, isThrottle},
+		"HTTP/2, too many pings":                      {outcome{err: errors.New(`http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=ENHANCE_YOUR_CALM, debug="too_many_pings"`), connected: true}, ruling{kind: ErrNetwork, retry: true, fault: theirs}},
+		"HTTP/2, too much of an answer that began":    {outcome{status: 200, err: errors.New("stream error: stream ID 7; ENHANCE_YOUR_CALM; received from peer")}, ruling{kind: ErrIncomplete, retry: true, fault: theirs}},
 		"a tunnel that a proxy cannot make now":       {outcome{err: errors.New("Bad Gateway")}, ruling{kind: ErrNetwork, retry: true, fault: theirs}},
 	})
 }

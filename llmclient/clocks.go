@@ -158,6 +158,10 @@ const (
 	// tokens a second do.
 	freeAnswer  = 4096
 	answerLimit = 50 * time.Millisecond
+
+	// maxClock keeps sums and multiples of clocks in the range of durations: the
+	// largest of those is how some write never.
+	maxClock = 50 * 365 * 24 * time.Hour
 )
 
 // clock returns a clock by its number.
@@ -264,6 +268,7 @@ func (c Clock) resolve(d Clock) bound {
 			b.limit = c.Suspect // a patient suspicion is a wish for patience
 		}
 	}
+	b.suspect, b.limit = min(b.suspect, maxClock), min(b.limit, maxClock)
 	return b
 }
 

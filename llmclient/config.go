@@ -50,7 +50,9 @@ type Config struct {
 	// for long streams and many agents. Its Timeout should be zero, since it
 	// would also cut answers that are coming. Redirects are followed only to
 	// the same host and only where they repeat the request (307 and 308).
-	// Its Transport may ignore contexts: that costs a goroutine per call.
+	// Its Transport may ignore contexts: that costs a goroutine per call. On
+	// Linux, TCP connections without a TCP_USER_TIMEOUT of their own get the limit
+	// of Clocks.Send.
 	HTTPClient *http.Client
 
 	// Clocks bound every wait. The zero value bounds them all.
@@ -102,7 +104,8 @@ type Config struct {
 type Retry struct {
 	// Attempts bounds the attempts of a call, the first included. Zero means
 	// 4; 1 or less means that nothing is repeated. After a FirstOutput or
-	// Attempt clock that ran out there is at most one more.
+	// Attempt clock that ran out there is at most one more, beside those at endpoints
+	// that the call has not asked yet.
 	//
 	// With several endpoints the first request to each is part of the first try.
 	//
@@ -180,7 +183,7 @@ func (c *Config) fill() error {
 	}
 	r := &c.Retry
 	switch {
-	case r.Jitter > 1:
+	case !(r.Jitter <= 1): // nor a NaN
 		return fmt.Errorf("Retry.Jitter is %v, want at most 1", r.Jitter)
 	case r.Backoff < 0:
 		return fmt.Errorf("Retry.Backoff is %v, want 0 or more", r.Backoff)
@@ -198,6 +201,7 @@ func (c *Config) fill() error {
 	if r.MaxBackoff == 0 {
 		r.MaxBackoff = max(defaultMaxBackoff, r.Backoff)
 	}
+	r.Backoff, r.MaxBackoff = min(r.Backoff, maxRetryAfter), min(r.MaxBackoff, maxRetryAfter) // so that sums fit durations
 	if r.Codes == nil {
 		r.Codes = []string{"tool_use_failed", "json_validate_failed"}
 	}
@@ -223,6 +227,7 @@ func (c *Config) fill() error {
 	if c.Limits.RepeatBytes == 0 {
 		c.Limits.RepeatBytes = defaultRepeatBytes
 	}
+	c.Limits.RepeatBytes = min(c.Limits.RepeatBytes, mostRepeatBytes)
 	return nil
 }
 

@@ -107,3 +107,116 @@ func TestAnEmptyBudgetLeavesTimeForTheTry(t *testing.T) {
 		})
 	}
 }
+
+// Why a context ended is its owner's word; how it ended is not.
+func TestACauseDoesNotChangeHowAContextEnded(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cause error
+		past  bool // the context has ended before the call
+	}{
+		"a word of its own":          {cause: causeOf{"the run was stopped"}},
+		"a deadline of others":       {cause: context.DeadlineExceeded},
+		"before the call":            {cause: causeOf{"the run was stopped"}, past: true},
+		"a deadline before the call": {cause: context.DeadlineExceeded, past: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, script(fake.Hang()), nil, func(t *testing.T, w *world) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				if tc.past {
+					cancel(tc.cause)
+				}
+				time.AfterFunc(5*time.Second, func() { cancel(tc.cause) })
+				_, err := w.client.Chat(ctx, hello())
+				failure(t, err, llmclient.ErrCanceled)
+				assert.ErrorIs(t, err, context.Canceled)
+				assert.ErrorContains(t, err, tc.cause.Error())
+				assert.Equal(t, !tc.past, len(w.srv.Requests()) == 1)
+
+				_, err = w.client.Chat(context.WithoutCancel(ctx), hello())
+				failure(t, err, llmclient.ErrTimeout) // of which only the values are left
+			})
+		})
+	}
+}
+
+// causeOf cannot be compared, as errors with lists in them.
+type causeOf []string
+
+func (c causeOf) Error() string { return c[0] }
+
+// A call may be ended at any moment, also in that of its answer, while it changes
+// from one endpoint to another, and while it waits: it ends then, or has its answer,
+// and nothing is left behind.
+func TestACallMayBeEndedAtAnyMoment(t *testing.T) {
+	const tick = 5 * time.Millisecond
+	answer := fake.Reply(fake.Pause(tick), fake.Text("a"), fake.Pause(tick), fake.Text("b"), fake.Pause(tick), fake.End("stop"))
+	for _, how := range []string{"cancel", "close"} {
+		for _, chats := range []bool{true, false} {
+			for at := time.Duration(0); at < 12*tick; at += tick / 2 {
+				a := script(fake.Reply(fake.Pause(tick), fake.Unavailable()), answer)
+				b := script(fake.Reply(fake.Pause(tick), fake.Text("a"), fake.Pause(tick), fake.Reset()), answer)
+				inRealm(t, []fake.Config{a, b}, inOrder, func(t *testing.T, r *realm) {
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					time.AfterFunc(at, func() {
+						if how == "close" {
+							_ = r.client.Close()
+						}
+						cancel()
+					})
+					var err error
+					if chats {
+						_, err = r.client.Chat(ctx, hello())
+					} else {
+						_, err = r.client.Stream(ctx, hello()).Response()
+					}
+					if err != nil {
+						assert.LessOrEqual(t, time.Since(r.start), max(at, 3*tick), "%s at %v: %v", how, at, err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// A context that has ended by its error, and does not close its channel, as some do
+// that are put together from two.
+type halfContext struct {
+	context.Context
+	other context.Context
+}
+
+func (c halfContext) Err() error {
+	if err := c.Context.Err(); err != nil {
+		return err
+	}
+	return c.other.Err()
+}
+
+func TestAContextThatEndsWithoutAWordIsNotWaitedFor(t *testing.T) {
+	inWorld(t, script(fake.Answer("ok")), nil, func(t *testing.T, w *world) {
+		other, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		ctx := halfContext{t.Context(), other}
+		_, err := w.client.Chat(ctx, hello())
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+		_, err = w.client.Chat(ctx, hello())
+		failure(t, err, llmclient.ErrDeadline)
+		w.elapsed(2 * time.Second)
+	})
+}
+
+// Who reads a stream may close the client it comes from.
+func TestAStreamsReaderMayCloseTheClient(t *testing.T) {
+	inWorld(t, script(fake.Reply(fake.Text("a"), fake.Text("b"), fake.Hang())), nil, func(t *testing.T, w *world) {
+		var err error
+		for _, err = range w.client.Stream(t.Context(), hello()).All() {
+			if err == nil {
+				require.NoError(t, w.client.Close())
+			}
+		}
+		assert.ErrorIs(t, err, llmclient.ErrClosed)
+		w.elapsed(0)
+	})
+}

@@ -47,7 +47,8 @@ type endpoint struct {
 	multiplexed atomic.Bool
 
 	// A clock ran out on an old connection that brought nothing.
-	doubt atomic.Bool
+	doubt  atomic.Bool
+	asleep asleep // likewise, all of them
 
 	mu      sync.Mutex
 	worked  bool                 // some call has succeeded

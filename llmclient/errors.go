@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/neverhang/neverhang/chat"
 )
@@ -216,10 +217,11 @@ func (e *Error) Truncated() *chat.Response {
 // errClosed is the cause of what Close ended.
 var errClosed = errors.New("closed")
 
-// bounded returns s on one line and cut to at most n bytes.
+// bounded returns s on one line, without what steers terminals, and cut to at most n
+// bytes.
 func bounded(s string, n int) string {
 	if !tidy(s) {
-		s = strings.Join(strings.Fields(s), " ")
+		s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 	}
 	if len(s) > n {
 		s = strings.ToValidUTF8(s[:n], "") + "…"

@@ -2,6 +2,8 @@ package llmclient_test
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -293,4 +295,45 @@ func TestWhatAnEndpointHasShownLengthensDefaultClocks(t *testing.T) {
 			failure(t, err, llmclient.ErrTimeout)
 		})
 	})
+}
+
+// A server that is at work says so in informational answers, and answers nobody
+// else meanwhile. It is not dead, and yet not waited for for ever.
+func TestInformationalAnswersAreSignsOfLife(t *testing.T) {
+	works := func(n int, every time.Duration) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			for i := 0; (i < n || n < 0 || r.Method == http.MethodGet) && r.Context().Err() == nil; i++ {
+				if r.Method == http.MethodPost {
+					w.WriteHeader(http.StatusProcessing)
+				}
+				select {
+				case <-time.After(every):
+				case <-r.Context().Done():
+				}
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, piece("ok")+finStop+doneLine)
+		}
+	}
+	for name, tc := range map[string]struct {
+		handler http.HandlerFunc
+		clock   llmclient.ClockName // that runs out; none if it succeeds
+		after   time.Duration
+	}{
+		"for minutes": {works(100, 4*time.Second), "", 400 * time.Second},
+		"for ever":    {works(-1, 4*time.Second), llmclient.ClockFirstOutput, 10 * time.Minute},
+		"then none":   {works(-1, time.Hour), llmclient.ClockFirstOutput, 40 * time.Second}, // it is dead
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, handled(tc.handler), func(c *llmclient.Config) { c.Retry.Attempts = 1 }, func(t *testing.T, w *world) {
+				_, err := w.client.Chat(t.Context(), hello())
+				if tc.clock == "" {
+					require.NoError(t, err)
+				} else {
+					assert.Equal(t, tc.clock, failure(t, err, llmclient.ErrTimeout).Clock)
+				}
+				w.elapsed(tc.after)
+			})
+		})
+	}
 }

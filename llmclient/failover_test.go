@@ -6,11 +6,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/neverhang/neverhang/breaker"
 	"github.com/neverhang/neverhang/chat"
 	fake "github.com/neverhang/neverhang/internal/fakeserver"
 	"github.com/neverhang/neverhang/llmclient"
@@ -202,5 +204,193 @@ func TestAFailoverIsPaidForWhereItGoes(t *testing.T) {
 		assert.Zero(t, at[34])
 		assert.Positive(t, at[35])
 		assert.InDelta(t, 6428571428, float64(at[99]), 1e6) // 100 - 500/14 of them, ten a second
+	})
+}
+
+// While one endpoint is passed over for its key, and the other is out of order for
+// longer than there is time, a call does not wait for either: it hears at once what
+// the matter is.
+func TestAnEndpointThatRefusesForGoodIsNotWaitedForInVain(t *testing.T) {
+	no := fake.Error(401, "invalid_request_error", "invalid_api_key", "wrong key")
+	for name, tc := range map[string]struct {
+		other fake.Step
+		when  llmclient.WhenOpen
+		time  time.Duration // that there is; 0 means enough
+		want  llmclient.Kind
+		took  time.Duration
+		asked []int // by the last call
+	}{
+		"a pause, no time":          {fake.Reply(fake.RetryAfter(time.Hour), fake.Throttled()), llmclient.Wait, 10 * time.Second, llmclient.ErrThrottled, 0, []int{0, 0}},
+		"a breaker, no time":        {fake.Status(500, "x"), llmclient.Wait, 10 * time.Second, llmclient.ErrOpen, 0, []int{0, 0}},
+		"a breaker, no wish":        {fake.Status(500, "x"), llmclient.FailFast, 0, llmclient.ErrOpen, 0, []int{0, 0}},
+		"a breaker, and a try":      {fake.Status(500, "x"), llmclient.LeastBad, 0, llmclient.ErrServer, 0, []int{0, 1}},
+		"a breaker, enough of time": {fake.Status(500, "x"), llmclient.Wait, 0, llmclient.ErrAuth, time.Minute, []int{1, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inRealm(t, says(no, tc.other), func(c *llmclient.Config) {
+				inOrder(c)
+				c.WhenOpen = tc.when
+				c.Retry.Attempts = 1
+				c.Breaker = breaker.Config{Failures: 1, Cooldown: 10 * time.Minute}
+			}, func(t *testing.T, r *realm) {
+				for range 2 {
+					_, err := r.client.Chat(t.Context(), hello())
+					require.Error(t, err)
+				}
+				before, at, ctx := r.asked(), time.Now(), t.Context()
+				if tc.time > 0 {
+					ctx = contextWith(t, tc.time)
+				}
+				_, err := r.client.Chat(ctx, hello())
+				failure(t, err, tc.want)
+				assert.Equal(t, tc.took, time.Since(at).Round(time.Second), "%v", err)
+				after := r.asked()
+				assert.Equal(t, tc.asked, []int{after[0] - before[0], after[1] - before[1]})
+			})
+		})
+	}
+}
+
+// A pacer that does not even let a call wait has nothing to say about the others.
+func TestWhatOnePacerTurnsAwayAnotherTakes(t *testing.T) {
+	slow := fake.Reply(fake.Pause(10*time.Second), fake.Text("ok"), fake.End("stop"))
+	for name, tc := range map[string]struct {
+		pacers [2]pacer.Config
+		asked  []int
+		failed error
+		fails  int
+	}{
+		"it is too large for the first":  {pacers: [2]pacer.Config{{TokensPerMinute: 50}}, asked: []int{0, 6}},
+		"it is too large for both":       {pacers: [2]pacer.Config{{TokensPerMinute: 50}, {TokensPerMinute: 50}}, asked: []int{0, 0}, failed: pacer.ErrTooLarge, fails: 6},
+		"the queue of the first is full": {pacers: [2]pacer.Config{{MaxInFlight: 1, MaxQueue: 1}}, asked: []int{2, 4}},
+		"both are full":                  {pacers: [2]pacer.Config{{MaxInFlight: 1, MaxQueue: 1}, {MaxInFlight: 1, MaxQueue: 1}}, asked: []int{2, 2}, failed: pacer.ErrQueueFull, fails: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inRealm(t, says(slow, slow), func(c *llmclient.Config) {
+				inOrder(c)
+				for i := range c.Endpoints {
+					c.Endpoints[i].Pacer = &tc.pacers[i]
+				}
+			}, func(t *testing.T, r *realm) {
+				errs := make([]error, 6)
+				var wg sync.WaitGroup
+				for i := range errs {
+					wg.Go(func() {
+						req := hello()
+						req.MaxTokens = 100
+						_, errs[i] = r.client.Chat(t.Context(), req)
+					})
+				}
+				wg.Wait()
+				errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+				assert.Len(t, errs, tc.fails)
+				for _, err := range errs {
+					assert.ErrorIs(t, err, tc.failed)
+				}
+				assert.Equal(t, tc.asked, r.asked())
+			})
+		})
+	}
+}
+
+// Two endpoints are wedged. The third has made nobody wait, and is asked.
+func TestStallsAtTwoEndpointsDoNotKeepACallFromTheThird(t *testing.T) {
+	inRealm(t, says(fake.Hang(), fake.Hang(), fake.Answer("ok")), func(c *llmclient.Config) {
+		inOrder(c)
+		c.Clocks.FirstOutput.Limit = time.Minute
+	}, func(t *testing.T, r *realm) {
+		resp, err := r.client.Chat(t.Context(), hello())
+		require.NoError(t, err)
+		assert.Equal(t, "c", resp.Endpoint)
+		r.elapsed(2 * time.Minute)
+	})
+	inRealm(t, says(fake.Hang(), fake.Hang(), fake.Hang()), func(c *llmclient.Config) {
+		inOrder(c)
+		c.Clocks.FirstOutput.Limit = time.Minute
+	}, func(t *testing.T, r *realm) {
+		_, err := r.client.Chat(t.Context(), hello())
+		failure(t, err, llmclient.ErrTimeout)
+		assert.Equal(t, []int{1, 1, 1}, r.asked(), "each has its one try, and none a second")
+	})
+}
+
+// All ways to fail, at two endpoints, under a deadline: no call runs to it that could
+// have known before, unless something hangs.
+func TestEveryPairOfFaultsUnderADeadline(t *testing.T) {
+	faults := map[string]fake.Step{
+		"throttled":   fake.Reply(fake.RetryAfter(time.Minute), fake.Throttled()),
+		"500":         fake.Status(500, "x"),
+		"unavailable": fake.Unavailable(),
+		"wrong key":   fake.Error(401, "", "invalid_api_key", "wrong"),
+		"no money":    fake.OutOfQuota(),
+		"reset":       fake.Reset(),
+		"empty":       fake.Done(),
+		"refused":     fake.Error(400, "", "", "bad"),
+	}
+	const deadline = 20 * time.Second
+	for first, a := range faults {
+		for second, b := range faults {
+			for _, when := range []llmclient.WhenOpen{llmclient.Wait, llmclient.FailFast, llmclient.LeastBad} {
+				t.Run(fmt.Sprintf("%s, %s, %v", first, second, when), func(t *testing.T) {
+					inRealm(t, says(a, b), func(c *llmclient.Config) {
+						inOrder(c)
+						c.WhenOpen = when
+						c.Breaker = breaker.Config{Failures: 2, Cooldown: 30 * time.Second}
+					}, func(t *testing.T, r *realm) {
+						for range 4 {
+							at := time.Now()
+							_, err := r.client.Chat(contextWith(t, deadline), hello())
+							require.Error(t, err)
+							require.Less(t, time.Since(at), deadline, "%v", err)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// A throttle says nothing against an endpoint once its time is over: a call does
+// not stay in a queue elsewhere for it.
+func TestAThrottleIsNoReasonToQueueElsewhere(t *testing.T) {
+	a := script(fake.Reply(fake.Pause(time.Minute), fake.Text("a"), fake.End("stop")))
+	b := script(fake.Reply(fake.RetryAfter(10*time.Second), fake.Throttled()), fake.Answer("b"))
+	inRealm(t, []fake.Config{a, b}, func(c *llmclient.Config) {
+		c.Endpoints[0].Pacer = &pacer.Config{MaxInFlight: 1}
+	}, func(t *testing.T, r *realm) {
+		var wg sync.WaitGroup
+		for range 6 {
+			wg.Go(func() {
+				_, err := r.client.Chat(t.Context(), hello())
+				assert.NoError(t, err)
+			})
+		}
+		wg.Wait()
+		assert.LessOrEqual(t, time.Since(r.start), time.Minute)
+	})
+}
+
+// The endpoint that has the conversation is worth a short pause, but not if its
+// queue has no room.
+func TestAFullQueueWhereTheCacheIs(t *testing.T) {
+	a := script(fake.Answer("a"), fake.Reply(fake.RetryAfter(1500*time.Millisecond), fake.Throttled()), fake.Answer("a"))
+	inRealm(t, []fake.Config{a, script(fake.Answer("b"))}, func(c *llmclient.Config) {
+		inOrder(c)
+		c.Endpoints[0].Pacer = &pacer.Config{MaxQueue: 1}
+	}, func(t *testing.T, r *realm) {
+		req := hello()
+		resp, err := r.client.Chat(t.Context(), req)
+		require.NoError(t, err)
+		req.Messages = append(req.Messages, resp.Message, chat.User("go on"))
+		var wg sync.WaitGroup
+		for range 6 {
+			wg.Go(func() {
+				_, err := r.client.Chat(t.Context(), req)
+				assert.NoError(t, err)
+			})
+			synctest.Wait() // the first is throttled, and waits
+		}
+		wg.Wait()
+		assert.Equal(t, 5, r.asked()[1])
 	})
 }

@@ -2,6 +2,7 @@ package llmclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 )
@@ -64,13 +65,19 @@ func (g *guard) serve(client *http.Client, req *http.Request) {
 		case <-g.ctx.Done():
 			return
 		}
-		n, err := contain(func() (int, error) { return body.Read(buf[:min(n, len(buf))]) })
+		room := buf[:min(n, len(buf))]
+		n, err := contain(func() (int, error) { return body.Read(room) })
+		if n < 0 || n > len(room) {
+			n, err = 0, errBadRead
+		}
 		g.got <- piece{data: append([]byte(nil), buf[:n]...), err: err} // has room: one is asked for at a time
 		if err != nil {
 			return
 		}
 	}
 }
+
+var errBadRead = errors.New("the transport's body returned an impossible count")
 
 // Read is only called by the goroutine that reads the answer.
 func (g *guard) Read(p []byte) (int, error) {

@@ -2,7 +2,13 @@ package llmclient_test
 
 import (
 	"context"
+	"errors"
+	"io"
+	"log"
+	"math"
 	"net/http"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +71,55 @@ func TestATransportThatPanics(t *testing.T) {
 	assert.ErrorContains(t, err, "panicked: broken")
 	require.NoError(t, c.Close())
 }
+
+// What a transport must not do, but some do, is an error of the call and no more.
+func TestTransportsThatBreakTheirContract(t *testing.T) {
+	const broke, strange = llmclient.ErrIncomplete, llmclient.ErrMalformed
+	body := func(read func(p []byte) (int, error)) io.ReadCloser { return brokenBody(read) }
+	text := func() io.ReadCloser { return io.NopCloser(strings.NewReader("x")) }
+	for name, tc := range map[string]struct {
+		resp http.Response
+		err  error
+		none bool
+		want llmclient.Kind
+	}{
+		"a count beyond the buffer": {resp: http.Response{StatusCode: 200, Body: body(func(p []byte) (int, error) { return len(p) + 1, nil })}, want: broke},
+		"a count beyond memory":     {resp: http.Response{StatusCode: 200, Body: body(func([]byte) (int, error) { return math.MaxInt, nil })}, want: broke},
+		"a count below zero":        {resp: http.Response{StatusCode: 200, Body: body(func([]byte) (int, error) { return -1, nil })}, want: broke},
+		"nothing, for ever":         {resp: http.Response{StatusCode: 200, Body: body(func([]byte) (int, error) { return 0, nil })}, want: broke},
+		"a panic":                   {resp: http.Response{StatusCode: 200, Body: body(func([]byte) (int, error) { panic("broken") })}, want: broke},
+		"no body":                   {resp: http.Response{StatusCode: 200}, want: llmclient.ErrEmpty},
+		"no status":                 {resp: http.Response{Body: text()}, want: strange},
+		"a status below zero":       {resp: http.Response{StatusCode: -1, Body: text()}, want: strange},
+		"a status beyond all":       {resp: http.Response{StatusCode: 999, Body: text()}, want: llmclient.ErrServer},
+		"neither":                   {none: true, want: llmclient.ErrNetwork},
+		"both":                      {resp: http.Response{StatusCode: 200, Body: text()}, err: errors.New("broken"), want: llmclient.ErrNetwork},
+		"a redirect from nowhere":   {resp: http.Response{StatusCode: 307, Header: http.Header{"Location": {"/elsewhere"}}, Body: text()}, want: llmclient.ErrNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log.SetOutput(io.Discard) // net/http has something to say about it
+			defer log.SetOutput(os.Stderr)
+			inWorld(t, fake.Config{}, func(c *llmclient.Config) {
+				c.Retry.Attempts = 1
+				c.HTTPClient.Transport = roundTripper(func(*http.Request) (*http.Response, error) {
+					if tc.none {
+						return nil, nil
+					}
+					resp := tc.resp
+					return &resp, tc.err
+				})
+			}, func(t *testing.T, w *world) {
+				_, err := w.client.Chat(t.Context(), hello())
+				failure(t, err, tc.want)
+			})
+		})
+	}
+}
+
+type brokenBody func([]byte) (int, error)
+
+func (b brokenBody) Read(p []byte) (int, error) { return b(p) }
+func (b brokenBody) Close() error               { panic("broken") }
 
 type roundTripper func(*http.Request) (*http.Response, error)
 

@@ -34,6 +34,7 @@ type meter struct {
 	lastPing    moment        // in this phase
 	pingGap     time.Duration // the longest between two pings of this phase
 	paused      moment        // since when the consumer is not reading; zero if it is
+	lent        bool          // paused since it is the SDK above that is waited for, for more of its request
 	refuted     bool          // output came after a finish reason: it means nothing here
 	blind       bool          // the transport does not tell how the request goes on
 
@@ -146,6 +147,7 @@ func (m *meter) sent(now moment) {
 
 // answered is told that the head of the answer has come.
 func (m *meter) answered(now moment) {
+	m.giveBack(now)
 	m.sent(now)
 	m.read(0, now)
 }
@@ -271,6 +273,7 @@ func (m *meter) over(now moment) {
 
 // refused is told that the answer is an error whose body is being read.
 func (m *meter) refused(now moment) {
+	m.giveBack(now)
 	m.sent(now)
 	m.begin(iEnd, now)
 }
@@ -279,6 +282,44 @@ func (m *meter) refused(now moment) {
 func (m *meter) pause(now moment) {
 	if m.paused == never {
 		m.paused = now
+	}
+}
+
+// lend is told that the SDK above is asked for more of its request. What it gave
+// before has found its way to the network. Once an answer has come it is the
+// server that is waited for, as long as none of that goes on.
+func (m *meter) lend(now moment) {
+	m.wrote(now)
+	switch {
+	case m.paused != never:
+	case m.firstByte == never && m.clocks[iEnd].since == never:
+		m.lent = true
+		m.pause(now)
+	case m.phase == PhaseFirstOutput:
+		m.headway(iFirstOutput, now)
+	case m.phase == PhaseOutput:
+		m.headway(iGap, now)
+	}
+}
+
+// headway begins clock i anew, if it runs. What it has run brought something, and
+// does not count for Call.
+func (m *meter) headway(i int, now moment) {
+	since := m.clocks[i].since
+	if since == never {
+		return
+	}
+	m.begin(i, now)
+	if c := &m.clocks[iCall]; c.since != never {
+		c.since = c.since.Add(now.Sub(since))
+	}
+}
+
+// giveBack is told that the SDK has given it.
+func (m *meter) giveBack(now moment) {
+	if m.lent {
+		m.lent = false
+		m.resume(now)
 	}
 }
 

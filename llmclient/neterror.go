@@ -33,6 +33,15 @@ func refused(err error) bool {
 	return errors.As(err, &dns) || errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &op) && op.Op == "dial"
 }
 
+// calmed reports whether the other side of a connection over HTTP/2 refused the
+// request because it has too many. It says so in a code of the protocol (RFC 9113,
+// section 7), of which net/http hands on the name alone. One that complains of pings
+// has not had too many requests.
+func calmed(err error) bool {
+	text := err.Error()
+	return (strings.Contains(text, "ENHANCE_YOUR_CALM") || strings.Contains(text, "REFUSED_STREAM")) && !strings.Contains(text, "too_many_pings")
+}
+
 // A foreignError is an error of a transport that ran into a deadline of its
 // own, or was cancelled by itself. It matches all that it matched, except what
 // would say that it was the caller's doing.
@@ -118,6 +127,8 @@ func netText(err error, host string) string {
 		return "cannot trust " + host + ": " + bounded(cert.Err.Error(), 200) + "; give HTTPClient a transport that knows its authority"
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		return host + " speaks http, not https; check BaseURL"
+	case calmed(err):
+		return host + " takes no more requests now: " + bounded(err.Error(), 200)
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), cut(err):
 		return "the connection to " + host + " broke before an answer came"
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &op) && op.Timeout():

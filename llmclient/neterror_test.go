@@ -37,6 +37,7 @@ func TestConnectionsThatFailed(t *testing.T) {
 		"SOCKS, a wrong password":         {&net.OpError{Op: "socks connect", Net: "tcp", Err: errors.New("username/password authentication failed")}, true, "its proxy did not take the connection: username/password"},
 		"SOCKS, the host is unreachable":  {&net.OpError{Op: "socks connect", Net: "tcp", Err: errors.New("unknown error host unreachable")}, false, "its proxy did not take the connection"},
 		"words that end in such a status": {errors.New("tunnel: Forbidden"), false, "the exchange with h failed"},
+		"HTTP/2, too much at once":        {errors.New("stream error: stream ID 7; ENHANCE_YOUR_CALM; received from peer"), false, "h takes no more requests now"},
 		"http where https is spoken":      {errors.New("http: server gave HTTP response to HTTPS client"), true, "h speaks http, not https"},
 	} {
 		t.Run(name, func(t *testing.T) {

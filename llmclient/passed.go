@@ -21,6 +21,10 @@ type passed struct {
 	host   string
 	body   io.ReadCloser // if it can be sent only once
 	length int64
+	coding []string
+
+	trailer http.Header // filled in by who reads the body to its end
+	ends    bool        // its connection is to end with it
 
 	chat      bool // a chat completion: its answer is understood
 	messages  bool // so is one in Anthropic's form, as far as it takes to know its end
@@ -38,6 +42,7 @@ type passed struct {
 func newPassed(req *http.Request) (*passed, []byte, error) {
 	p := &passed{
 		url: req.URL, method: req.Method, header: req.Header, host: req.Host, length: req.ContentLength,
+		coding: req.TransferEncoding, trailer: req.Trailer, ends: req.Close,
 		chat:     req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, chatPath),
 		messages: isMessages(req.Method, req.URL.Path),
 	}
@@ -57,14 +62,16 @@ func newPassed(req *http.Request) (*passed, []byte, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("its body cannot be read: %w", err)
 	}
-	p.length = int64(len(body))
+	if p.length = int64(len(body)); len(p.trailer) > 0 {
+		p.length = -1 // only what comes in chunks has trailers
+	}
 	p.look(body)
 	return p, body, nil
 }
 
 // readAll reads a body, as long as ctx lasts.
 func readAll(ctx context.Context, body io.ReadCloser) ([]byte, error) {
-	stop := context.AfterFunc(ctx, func() { _ = body.Close() })
+	stop := context.AfterFunc(ctx, func() { _, _ = contain(func() (any, error) { return nil, body.Close() }) })
 	defer stop()
 	type result struct {
 		data []byte
@@ -72,7 +79,7 @@ func readAll(ctx context.Context, body io.ReadCloser) ([]byte, error) {
 	}
 	read := make(chan result, 1)
 	go func() {
-		data, err := io.ReadAll(body)
+		data, err := contain(func() ([]byte, error) { return io.ReadAll(body) })
 		read <- result{data, err}
 	}()
 	select {
@@ -129,7 +136,8 @@ func (p *passed) request(ctx context.Context, watch *watch, body func() (io.Read
 	if p.header != nil {
 		req.Header = p.header.Clone()
 	}
-	req.Host, req.ContentLength = p.host, p.length
+	req.Host, req.ContentLength, req.Close = p.host, p.length, p.ends
+	req.TransferEncoding, req.Trailer = p.coding, p.trailer
 	switch {
 	case p.once:
 		req.Body = told{p.body, watch}
@@ -151,12 +159,9 @@ type told struct {
 }
 
 func (t told) Read(p []byte) (int, error) {
-	t.watch.tell(func(m *meter, now moment) {
-		m.wrote(now)
-		m.pause(now)
-	})
-	defer t.watch.tell((*meter).resume)
-	return t.ReadCloser.Read(p[:min(len(p), 32<<10)])
+	t.watch.tell((*meter).lend)
+	defer t.watch.tell((*meter).giveBack)
+	return contain(func() (int, error) { return t.ReadCloser.Read(p[:min(len(p), 32<<10)]) })
 }
 
 // A kept is a response whose attempt failed.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/neverhang/neverhang/breaker"
 )
@@ -19,7 +20,7 @@ func (a *attempt) response(req *http.Request) *http.Response {
 		resp.Header.Del("Content-Length")
 		resp.ContentLength = -1
 	}
-	b := &passedBody{a: a, release: func() bool { return true }}
+	b := &passedBody{a: a, resp: &resp, release: func() bool { return true }}
 	resp.Body = b
 	if a.settled.Load() { // it was whole before there was any output, or is one value
 		b.ready = a.tape.take(-1)
@@ -38,7 +39,9 @@ func (a *attempt) response(req *http.Request) *http.Response {
 // A passedBody is the body of a committed answer, as the SDK reads it.
 type passedBody struct {
 	a       *attempt
+	resp    *http.Response
 	ready   []byte // checked, not yet read
+	closed  atomic.Bool
 	turn    turn
 	release func() bool // stops listening to the context
 }
@@ -47,6 +50,12 @@ type passedBody struct {
 func (b *passedBody) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
+	}
+	if b.closed.Load() {
+		if err := b.turn.ended(); err != nil && err != io.EOF {
+			return 0, err
+		}
+		return 0, http.ErrBodyReadAfterClose
 	}
 	for len(b.ready) == 0 {
 		if err := b.turn.read(); err != nil {
@@ -91,6 +100,7 @@ func (b *passedBody) fetch() {
 
 // whole ends the call with success.
 func (b *passedBody) whole() {
+	b.resp.Trailer = b.a.head.Trailer // those that were not announced are known only now
 	b.a.settle(nil, breaker.Success)
 	b.release()
 	b.a.call.succeed(b.a)
@@ -120,6 +130,7 @@ func (b *passedBody) interrupt() {
 // Close gives back all that the answer holds. An answer closed before its end
 // counts for nothing.
 func (b *passedBody) Close() error {
+	b.closed.Store(true)
 	if b.turn.ended() == nil {
 		b.a.call.stop()
 		b.interrupt()

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"net/textproto"
+	"time"
 )
 
 // request returns the attempt's request, whose progress is told to its watch.
@@ -22,12 +24,20 @@ func (a *attempt) request() (*http.Request, error) {
 		GotConn: func(info httptrace.GotConnInfo) {
 			a.connected.Store(true)
 			a.reused.Store(info.Reused)
+			endUnacknowledged(info.Conn, w.send)
 			a.watch.tell((*meter).connected)
 		},
 		WroteRequest: func(info httptrace.WroteRequestInfo) {
 			if info.Err == nil {
 				a.watch.tell((*meter).sent)
 			}
+		},
+		Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
+			a.at.ep.evidence.saw(time.Now())
+			if code > http.StatusContinue { // which is about the request
+				a.watch.tell((*meter).ping)
+			}
+			return nil
 		},
 		GotFirstResponseByte: func() { a.firstByte.Store(true) },
 	}

@@ -36,8 +36,9 @@ func (r *retrier) allows(e *Error, elsewhere bool) bool {
 	case e.Kind == ErrRunaway, e.Clock == ClockFirstOutput, e.Clock == ClockAttempt, e.Clock == ClockSilence && e.Partial == nil, e.outlasted:
 		r.stalled++
 	}
-	// A third wait of ten minutes would help nobody.
-	return r.used < r.cfg.Attempts && r.stalled < 2
+	// A third wait of ten minutes would help nobody, except at an endpoint that has
+	// not made the call wait yet.
+	return r.used < r.cfg.Attempts && (r.stalled < 2 || elsewhere)
 }
 
 // backoffs returns what spaces the attempts at one endpoint.
@@ -99,6 +100,9 @@ func (cl *call) again(e *Error, r ruling) *Error {
 	}
 	now := time.Now()
 	cl.at.failed++
+	if e.Kind == ErrThrottled {
+		cl.at.throttled++
+	}
 	cl.at.last = e
 	cl.doubtStreams(e)
 	cl.at.ep.refuses(e, now)
@@ -106,7 +110,7 @@ func (cl *call) again(e *Error, r ruling) *Error {
 	if !goes {
 		return cl.worthRetrying(e)
 	}
-	if !cl.outlives(e, r, now) && !cl.retry.allows(e, leaves && cl.onward.failed == 0) {
+	if !cl.outlives(e, r, now) && !cl.retry.allows(e, leaves && cl.unasked(cl.onward.ep)) {
 		return cl.worthRetrying(e)
 	}
 	if e.Evidence != "" && len(cl.client.eps) == 1 && cl.client.cfg.WhenOpen == Wait {
@@ -122,12 +126,7 @@ func (cl *call) again(e *Error, r ruling) *Error {
 	}
 	spare, late, callers := cl.spare(wait + reserve)
 	if late != "" {
-		final := e.clone() // e itself has been shown to observers
-		final.text += fmt.Sprintf("; there is no time for another try: it would take %v or more, and %s", round(wait+reserve), late)
-		if callers {
-			final.causes = append(slices.Clone(e.causes), context.DeadlineExceeded)
-		}
-		return final
+		return e.noTime(wait+reserve, late, callers)
 	}
 	if leaves {
 		cl.head(cl.onward.ep)
@@ -232,6 +231,23 @@ func (cl *call) spare(need time.Duration) (spare time.Duration, late string, cal
 		spare = min(spare, left-need-1)
 	}
 	return spare, "", false
+}
+
+// unasked reports whether the call has not failed at an endpoint yet.
+func (cl *call) unasked(ep *endpoint) bool {
+	r := cl.routeTo(ep)
+	return r == nil || r.failed == 0
+}
+
+// noTime returns the error of a call for whose next try, which would take so long,
+// there is no time, see spare.
+func (e *Error) noTime(need time.Duration, late string, callers bool) *Error {
+	final := e.clone() // e itself has been shown to observers
+	final.text += fmt.Sprintf("; there is no time for another try: it would take %v or more, and %s", round(need), late)
+	if callers {
+		final.causes = append(slices.Clone(e.causes), context.DeadlineExceeded)
+	}
+	return final
 }
 
 // pay draws on the endpoint's budget for a retry, and returns how long it is

@@ -25,10 +25,12 @@ type route struct {
 	form      chat.Form           // of its messages; Tools does not count
 	adapts    int                 // how often that has changed
 	failed    int                 // attempts that failed there
+	throttled int                 // of them, those for which it was only not the time
 	last      *Error              // what the last of them met
 	out       bool                // it refused for good: it is asked no more
 	back      *backoff.ExponentialBackOff
 	notBefore time.Time // when the call may ask there again: the backoff, and what the endpoint asked for
+	full      time.Time // until when the call does not try its pacer again, which has turned it away
 	renewed   bool      // a dead pooled connection has been forgiven
 	moved     *url.URL  // where the endpoint sent the call, at the same host
 	hops      int
@@ -88,7 +90,7 @@ func (cl *call) settleOn() *Error {
 			k := cl.client.choose(cl, now)
 			cl.head(k.ep)
 			if k.is == resting && k.until.After(now) {
-				if failed := cl.rest(k.until.Sub(now)); failed != nil {
+				if failed := cl.await(k.until.Sub(now)); failed != nil {
 					return failed
 				}
 				continue
@@ -106,6 +108,23 @@ func (cl *call) settleOn() *Error {
 		}
 		return e
 	}
+	return nil
+}
+
+// await rests until an endpoint may be asked again that refused this call or
+// others. If that does not fit into what is left, the call fails with what it has
+// met; one that has met nothing looks at those that are not benched, which say for
+// themselves how long they keep it.
+func (cl *call) await(wait time.Duration) *Error {
+	_, late, callers := cl.spare(wait)
+	last := cl.retry.last
+	switch {
+	case late == "" && (last != nil || cl.client.cfg.WhenOpen == Wait):
+		return cl.rest(wait)
+	case last != nil:
+		return last.noTime(wait, late, callers)
+	}
+	cl.hasty = true
 	return nil
 }
 
@@ -139,11 +158,16 @@ func (cl *call) rest(wait time.Duration) *Error {
 // is no better.
 func (cl *call) standing(ep *endpoint, now time.Time) (standing, time.Time) {
 	is, until := ep.standing(now, cl.modelAt(ep))
+	if is == benched && cl.hasty {
+		return ruledOut, time.Time{}
+	}
 	r := cl.routeTo(ep)
 	switch {
 	case r == nil:
 	case r.out:
 		return ruledOut, time.Time{}
+	case is <= cooling && r.full.After(now):
+		return resting, r.full
 	case is <= busy && r.notBefore.After(now):
 		return resting, r.notBefore
 	}

@@ -3,6 +3,7 @@ package llmclient
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/neverhang/neverhang/chat"
@@ -15,6 +16,9 @@ const (
 
 	// defaultRepeatBytes is how much of nothing else is too much.
 	defaultRepeatBytes = 32 << 10
+
+	// mostRepeatBytes keeps multiples of the limit in the range of an int.
+	mostRepeatBytes = math.MaxInt / (4 * argsPatience)
 
 	// A model that writes comes piece by piece, at least one for so many bytes.
 	// What comes at once may repeat itself as it likes: it has an end.

@@ -88,8 +88,8 @@ func (s *saidTimes) value(v any, scale float64) {
 	case string:
 		if n, err := strconv.ParseFloat(v, 64); err == nil {
 			d, ok = waitNumber(n*scale, s.now)
-		} else {
-			d, ok = waitText(v, s.now, s.now)
+		} else if d, ok = waitText(v, s.now, s.now); !ok {
+			s.moment(namedMoment.FindStringSubmatch(v))
 		}
 	}
 	s.take(d, ok)
@@ -112,6 +112,50 @@ func (s *saidTimes) headers(v any) {
 // 7m12.5s", "retry after 26 seconds", "Please wait 41 seconds", "reset after 2h".
 var spokenAt = regexp.MustCompile(`(?i)\b(?:(?:try(?:ing)? again|retry(?:ing)?|resets?|available(?: again)?|wait) (?:in|after|for)|wait)(?: about| approximately| at least| another)? `)
 
+// Moments at which to come back, as they are named to people: "You will regain
+// access on 2026-12-01 at 00:00 UTC", "Limit resets at: 2026-12-01 21:54:18 UTC".
+// Times of day without a date are those of the reader's clock, and left alone.
+const (
+	momentWords = `(\d{4}-\d\d-\d\d)(?:(?:T| at | )(\d\d:\d\d(?::\d\d)?)(?:\.\d+)?(?: ?(Z|UTC|GMT|[+-]\d\d:?\d\d)\b)?)?`
+	momentAfter = `(?i)(?:\b(?:resets?|regain access|again|retry)(?: (?:on|at|after|from))?:?|将(?:在|于)) ?`
+)
+
+var (
+	namedMoment  = regexp.MustCompile(`^` + momentWords + `$`)
+	spokenMoment = regexp.MustCompile(momentAfter + momentWords)
+)
+
+// moment takes one that has been found. Where no zone is named it may be wrong by
+// half a day and more, so it counts only if it is further away than that: then
+// nobody waits for it, and all learn that they need not.
+func (s *saidTimes) moment(found []string) {
+	if found == nil {
+		return
+	}
+	date, clock, zone := found[1], found[2], found[3]
+	layout := time.DateOnly
+	switch len(clock) {
+	case len("15:04"):
+		layout += " 15:04"
+	case len("15:04:05"):
+		layout += " 15:04:05"
+	}
+	least := time.Duration(0)
+	switch {
+	case zone == "":
+		least = 24 * time.Hour
+	case zone[0] == '+' || zone[0] == '-':
+		layout += " -0700"
+		zone = " " + strings.Replace(zone, ":", "", 1)
+	default:
+		zone = ""
+	}
+	at, err := time.Parse(layout, strings.TrimSpace(date+" "+clock)+zone)
+	if d := at.Sub(s.now); err == nil && d > least {
+		s.take(seconds(d.Seconds()))
+	}
+}
+
 // text takes the times in what is said to a person, and in an error that is
 // quoted there.
 func (s *saidTimes) text(text string) {
@@ -119,6 +163,9 @@ func (s *saidTimes) text(text string) {
 	for _, at := range spokenAt.FindAllStringIndex(text, -1) {
 		d, _, ok := spokenTime(text[at[1]:])
 		s.take(d, ok)
+	}
+	for _, found := range spokenMoment.FindAllStringSubmatch(text, -1) {
+		s.moment(found)
 	}
 	_, quoted, ok := strings.Cut(text, "{")
 	if !ok || s.quotes == maxQuotes {

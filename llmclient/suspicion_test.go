@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -100,5 +101,44 @@ func TestASecondDeathIsSeenToo(t *testing.T) {
 		_, err := w.client.Chat(ctx, hello())
 		require.Error(t, err)
 		assert.Equal(t, dead+1, len(w.ofKind(llmclient.EventDead)), "deaths seen; %v", err)
+	})
+}
+
+// Nothing is told of a call that has ended, whatever happens at the moment of its
+// end.
+func TestNothingIsToldOfACallThatHasEnded(t *testing.T) {
+	const both = 10 * time.Second
+	flaps := fake.Config{Script: func(r *fake.Request) fake.Step {
+		switch {
+		case r.Ordinal%7 == 0:
+			return fake.Hang()
+		case int(r.Since/(7*time.Second))%2 == 0:
+			return fake.Reply(fake.Pause(200*time.Millisecond), fake.Answer("ok"))
+		case r.Ordinal%3 == 0:
+			return fake.Reset()
+		}
+		return fake.Unavailable()
+	}}
+	inWorld(t, flaps, func(c *llmclient.Config) {
+		c.Clocks.FirstOutput = llmclient.Clock{Suspect: both, Limit: both}
+		c.Explain = func(string) string { time.Sleep(time.Millisecond); return "" }
+	}, func(t *testing.T, w *world) {
+		var wg sync.WaitGroup
+		for range 300 {
+			wg.Go(func() { _, _ = w.client.Chat(t.Context(), hello()) })
+		}
+		wg.Wait()
+		synctest.Wait()
+		require.Len(t, w.ofKind(llmclient.EventDone), 300)
+		attempts, ended := make(map[uint64]int), make(map[uint64]bool)
+		for _, e := range w.events {
+			if e.Call == 0 {
+				continue
+			}
+			require.False(t, ended[e.Call], "%s after the end of call %d", e.Kind, e.Call)
+			ended[e.Call] = e.Kind == llmclient.EventDone
+			require.GreaterOrEqual(t, e.Attempt, attempts[e.Call], "%s of call %d", e.Kind, e.Call)
+			attempts[e.Call] = e.Attempt
+		}
 	})
 }

@@ -170,15 +170,24 @@ func provider(host string) string {
 }
 
 // startCall begins the call's span; attempts are below it.
-func (t *telemetry) startCall(cl *call) context.Context {
+func (t *telemetry) startCall(cl *call) (ctx context.Context) {
+	ctx, cl.span = cl.parent, noSpan
+	defer forgive()
 	name, attrs := "chat "+cl.at.model, append(t.base[:len(t.base):len(t.base)], attrModel.String(cl.at.model))
 	if !cl.infers() {
 		name, attrs = cl.passed.method, t.base[2:]
 	}
-	ctx, span := t.tracer.Start(cl.parent, name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
-	cl.span = span
+	spanned, span := t.tracer.Start(cl.parent, name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
+	ctx, cl.span = spanned, span
 	return ctx
 }
+
+// forgive is deferred around what tracers and meters do: one that panics must not
+// cost a call its answer, nor its endpoint a permit.
+func forgive() { _ = recover() }
+
+// noSpan is the span of a call whose tracer gave none.
+var noSpan = trace.SpanFromContext(context.Background())
 
 // infers reports whether the call asks a model for a message. What else passes
 // through a Transport is no inference and is not measured as one.
@@ -187,6 +196,7 @@ func (cl *call) infers() bool {
 }
 
 func (t *telemetry) endCall(cl *call, e *Error, a *attempt) {
+	defer forgive()
 	span := cl.span
 	if cl.infers() && (t.given || t.duration.Enabled(cl.parent)) {
 		ctx := context.WithoutCancel(cl.parent)
@@ -272,6 +282,7 @@ func describeUsage(span trace.Span, u *chat.Usage) {
 
 // startAttempt begins the span of one request, if that of its call is recorded.
 func (t *telemetry) startAttempt(a *attempt) {
+	defer forgive()
 	if !a.call.span.IsRecording() {
 		return
 	}
@@ -284,6 +295,7 @@ func (t *telemetry) startAttempt(a *attempt) {
 }
 
 func (t *telemetry) endAttempt(a *attempt, e *Error) {
+	defer forgive()
 	k := setKey{model: a.at.model, attempt: true}
 	if e != nil {
 		k.outcome = e.Kind.String()

@@ -196,3 +196,45 @@ func TestAKeyInTheClearIsToldOnce(t *testing.T) {
 		}
 	}
 }
+
+// A tracer that panics costs no call its answer, and no endpoint its permit.
+func TestATracerThatPanics(t *testing.T) {
+	for name, p := range map[string]brokenTracing{"at the start": {start: true}, "at the end": {end: true}} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, script(fake.Unavailable(), fake.Answer("ok")), func(c *llmclient.Config) { c.TracerProvider = p }, func(t *testing.T, w *world) {
+				for range 3 {
+					_, err := w.client.Chat(t.Context(), hello())
+					require.NoError(t, err)
+				}
+				require.NoError(t, w.client.Close())
+				w.elapsed(500 * time.Millisecond)
+			})
+		})
+	}
+}
+
+type brokenTracing struct {
+	noop.TracerProvider
+	start, end bool
+}
+
+func (b brokenTracing) Tracer(string, ...trace.TracerOption) trace.Tracer {
+	return brokenTracer{broken: b}
+}
+
+type brokenTracer struct {
+	noop.Tracer
+	broken brokenTracing
+}
+
+func (b brokenTracer) Start(ctx context.Context, _ string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
+	if b.broken.start {
+		panic("broken")
+	}
+	return ctx, brokenSpan{}
+}
+
+type brokenSpan struct{ noop.Span }
+
+func (brokenSpan) IsRecording() bool          { return true }
+func (brokenSpan) End(...trace.SpanEndOption) { panic("broken") }

@@ -2,6 +2,7 @@ package llmclient
 
 import (
 	"math"
+	"net"
 	"syscall"
 	"time"
 )
@@ -15,11 +16,41 @@ func unacknowledged(d time.Duration) func(network, address string, c syscall.Raw
 	if d <= 0 {
 		return nil
 	}
-	ms := int(min(max(d.Milliseconds(), 1), math.MaxInt32))
 	return func(_, _ string, c syscall.RawConn) error {
-		return c.Control(func(fd uintptr) {
-			// Where it cannot be set, the clocks are all there is.
-			_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, userTimeout, ms)
-		})
+		return c.Control(func(fd uintptr) { setUserTimeout(fd, d) })
 	}
+}
+
+// endUnacknowledged does the same to a connection that somebody else has dialled,
+// unless he has set it himself.
+func endUnacknowledged(conn net.Conn, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	for {
+		outer, ok := conn.(interface{ NetConn() net.Conn }) // as those over TLS are
+		if !ok {
+			break
+		}
+		conn = outer.NetConn()
+	}
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if ms, err := syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, userTimeout); err == nil && ms == 0 {
+			setUserTimeout(fd, d)
+		}
+	})
+}
+
+func setUserTimeout(fd uintptr, d time.Duration) {
+	ms := int(min(max(d.Milliseconds(), 1), math.MaxInt32))
+	// Where it cannot be set, the clocks are all there is.
+	_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, userTimeout, ms)
 }

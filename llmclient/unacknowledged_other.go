@@ -3,9 +3,13 @@
 package llmclient
 
 import (
+	"net"
 	"syscall"
 	"time"
 )
 
-// unacknowledged is for systems that cannot be told so for each connection.
+// unacknowledged and endUnacknowledged are for systems that cannot be told so for
+// each connection.
 func unacknowledged(time.Duration) func(network, address string, c syscall.RawConn) error { return nil }
+
+func endUnacknowledged(net.Conn, time.Duration) {}

@@ -87,12 +87,13 @@ func (w *watch) fire() {
 	w.mu.Unlock()
 
 	if f.out != nil {
-		w.onExpire(*f.out) // first: an observer may take its time
+		w.onExpire(*f.out) // what became suspect only now is told by how the attempt ends
+		return
 	}
 	for _, t := range f.told {
 		w.onSuspect(t)
 	}
-	if f.ask && f.out == nil {
+	if f.ask {
 		w.onAsk()
 	}
 }

@@ -87,5 +87,8 @@ func (a *attempt) kindOfBody() string {
 	if kind == "" {
 		kind = "no content type"
 	}
-	return fmt.Sprintf("status %d, %s: ", a.out.status, bounded(kind, 60))
+	if how := a.out.header.Get("Content-Encoding"); how != "" {
+		kind += ", encoded as " + how + " without being asked to" // net/http undoes what it has asked for
+	}
+	return fmt.Sprintf("status %d, %s: ", a.out.status, bounded(kind, 100))
 }

@@ -26,6 +26,11 @@ type wire struct {
 	// at once, so that the wait for one is the wait for the network. A
 	// transport with MaxConnsPerHost has a queue of its own.
 	dials bool
+
+	// send is after how long without a word from the other side's system
+	// connections of the user's transport are given up. Those of our own are told
+	// so when they are dialled.
+	send time.Duration
 }
 
 // Idle connections are given up before the server does, so that no request is
@@ -48,6 +53,7 @@ func newWire(given *http.Client, u *url.URL, connect, send time.Duration) wire {
 		w.client.Transport, w.trusted, w.dials = w.own, true, true
 	} else {
 		*w.client = *given
+		w.send = send
 		w.trusted = given.Transport == nil // whoever replaces the default thinks of contexts
 		if t, ok := w.base().(*http.Transport); ok {
 			w.copies = &rotating{given: t, make: func() *http.Transport { return alike(t) }}
