@@ -109,7 +109,7 @@ func (b *Breaker) Hurry() {
 func (b *Breaker) Postpone(d time.Duration) {
 	b.mu.Lock()
 	defer b.unlock()
-	if d <= 0 || b.core.state != Open {
+	if b.core.state != Open {
 		return
 	}
 	now := time.Now()

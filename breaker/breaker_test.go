@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -202,6 +205,10 @@ func TestBreaker(t *testing.T) {
 			steps: []step{{0, mixed("ffo", 100)}, {0, state}},
 			want:  []string{"0s is closed"},
 		},
+		"what succeeded more than a window ago is forgotten too": {
+			steps: []step{{0, mixed("o", 160)}, {60 * s, mixed("ffffo", 4)}, {60 * s, state}, {60 * s, tripping(1)}},
+			want:  []string{"1m0s is closed", "1m0s closed to open: 17 of 21 calls failed in 30s"},
+		},
 		"what failed more than a window ago is forgotten": {
 			steps: []step{{0, mixed("ffffo", 3)}, {30 * s, mixed("ffffo", 1)}, {30 * s, state}},
 			want:  []string{"30s is closed"},
@@ -264,6 +271,11 @@ func TestBreaker(t *testing.T) {
 				"1m35s " + half, "1m35s a on trial", "1m35s " + closes,
 				"1m36s " + opens, "1m36s b refused, open, retry in 5s"},
 		},
+		"a cool-down longer than the default for the most stays what it is": {
+			cfg:   breaker.Config{Cooldown: time.Hour},
+			steps: []step{{0, tripping(5)}, {time.Hour, call("x")}, {time.Hour + 50*s, fail("x")}, {time.Hour + 50*s, call("a")}},
+			want:  []string{"0s " + opens, "1h0m0s " + half, "1h0m0s x on trial", "1h0m50s " + reopen, "1h0m50s a refused, open, retry in 1h0m0s"},
+		},
 		"a cool-down that must not grow does not": {
 			cfg:   breaker.Config{MaxCooldown: -1},
 			steps: []step{{0, tripping(5)}, {5 * s, tripping(1)}, {10 * s, tripping(1)}, {10 * s, call("a")}},
@@ -274,6 +286,11 @@ func TestBreaker(t *testing.T) {
 			steps: []step{{0, tripping(5)}, {5 * s, call("a")}, {6 * s, ignore("a")}, {6 * s, call("b")}, {6 * s, ignore("b")}, {6 * s, call("c")}, {6 * s, ok("c")}},
 			want:  []string{"0s " + opens, "5s " + half, "5s a on trial", "6s b on trial", "6s c on trial", "6s " + closes},
 		},
+		"but one place, however often it says so": {
+			cfg:   breaker.Config{Trials: 2},
+			steps: []step{{0, tripping(5)}, {5 * s, call("a", "b")}, {6 * s, ignore("a", "a", "a")}, {6 * s, call("c", "d")}},
+			want:  []string{"0s " + opens, "5s " + half, "5s a on trial", "5s b on trial", "6s c on trial", "6s d refused, half-open, retry in 59s"},
+		},
 		"a lost trial is written off to the nanosecond, and the next call goes through": {
 			steps: []step{{0, tripping(5)}, {5 * s, call("lost")}, {65*s - ns, call("a")}, {65 * s, call("b")}, {65 * s, ok("b")}},
 			want: []string{"0s " + opens, "5s " + half, "5s lost on trial", "1m4.999999999s a refused, half-open, retry in 1ns",
@@ -281,8 +298,9 @@ func TestBreaker(t *testing.T) {
 		},
 		"a trial written off may still say something, and nobody listens": {
 			steps: []step{{0, tripping(5)}, {5 * s, call("lost")}, {65 * s, call("b")}, {66 * s, ok("lost")}, {66 * s, state},
-				{66 * s, progress("lost")}, {66 * s, fail("lost")}, {66 * s, state}, {66 * s, fail("b")}},
-			want: []string{"0s " + opens, "5s " + half, "5s lost on trial", "1m5s b on trial", "1m6s is half-open", "1m6s is half-open", "1m6s " + reopen},
+				{66 * s, progress("lost")}, {66 * s, fail("lost")}, {66 * s, state}, {66 * s, fail("b")}, {66 * s, call("c")}},
+			want: []string{"0s " + opens, "5s " + half, "5s lost on trial", "1m5s b on trial", "1m6s is half-open", "1m6s is half-open", "1m6s " + reopen,
+				"1m6s c refused, open, retry in 19s"},
 		},
 		"a verdict on the dot is too late, though nobody has looked; one before is not": {
 			steps: []step{{0, tripping(5)}, {5 * s, call("a")}, {65 * s, ok("a")}, {65 * s, state}, {65 * s, call("b")}, {185*s - ns, ok("b")}},
@@ -298,6 +316,23 @@ func TestBreaker(t *testing.T) {
 		"a trial that makes headway is never overdue": {
 			steps: []step{{0, tripping(5)}, {5 * s, call("a")}, {64 * s, progress("a")}, {123 * s, progress("a")}, {182 * s, call("b")}, {182 * s, ok("a")}},
 			want:  []string{"0s " + opens, "5s " + half, "5s a on trial", "3m2s b refused, half-open, retry in 1s", "3m2s " + closes},
+		},
+		"headway on the dot is too late, though nobody has looked": {
+			steps: []step{{0, tripping(5)}, {5 * s, call("a")}, {65 * s, progress("a")}, {65 * s, call("b")}},
+			want:  []string{"0s " + opens, "5s " + half, "5s a on trial", "1m5s b on trial"},
+		},
+		"closed again, the limit of trials is as before": {
+			cfg: breaker.Config{Failures: 5},
+			steps: []step{{0, tripping(5)}, {5 * s, call("lost")}, {65 * s, call("a")}, {65 * s, ok("a")}, {66 * s, tripping(5)},
+				{71 * s, call("b")}, {71 * s, call("c")}},
+			want: []string{"0s " + opens, "5s " + half, "5s lost on trial", "1m5s a on trial", "1m5s " + closes, "1m6s " + opens,
+				"1m11s " + half, "1m11s b on trial", "1m11s c refused, half-open, retry in 1m0s"},
+		},
+		"a limit of trials longer than half a life doubles to no more than can be told": {
+			cfg:   breaker.Config{TrialLimit: math.MaxInt64 / 9},
+			steps: []step{{0, tripping(5)}, {5 * s, call("lost")}, {5*s + math.MaxInt64/9, call("a")}, {6*s + math.MaxInt64/9, call("b")}},
+			want: []string{"0s " + opens, "5s " + half, "5s lost on trial", fmt.Sprint(5*s+math.MaxInt64/9, " a on trial"),
+				fmt.Sprint(6*s+math.MaxInt64/9, " b refused, half-open, retry in ", time.Duration(math.MaxInt64/9*2)-s)},
 		},
 		"a trial that falls silent after headway is": {
 			steps: []step{{0, tripping(5)}, {5 * s, call("a")}, {64 * s, progress("a")}, {124 * s, call("b")}},
@@ -331,11 +366,38 @@ func TestBreaker(t *testing.T) {
 			want: []string{"0s " + opens, "5s " + half, "5s a on trial", "5s b on trial", "5s c on trial", "5s d refused, half-open, retry in 1m0s",
 				"6s e refused, half-open, retry in 59s", "7s f on trial", "8s is half-open", "9s " + closes},
 		},
-		"one failed trial of three opens it for all": {
-			cfg:   breaker.Config{Trials: 3},
-			steps: []step{{0, tripping(5)}, {5 * s, call("a", "b", "c")}, {6 * s, ok("a")}, {6 * s, fail("b")}, {7 * s, fail("c")}, {7 * s, call("d")}},
+		"of several trials the first that is overdue makes room": {
+			cfg:   breaker.Config{Trials: 2},
+			steps: []step{{0, tripping(5)}, {5 * s, call("a")}, {35 * s, call("b")}, {36 * s, call("c")}, {64 * s, progress("b")}, {65 * s, call("d")}},
+			want: []string{"0s " + opens, "5s " + half, "5s a on trial", "35s b on trial", "36s c refused, half-open, retry in 29s",
+				"1m5s d on trial"},
+		},
+		"one failed trial of three opens it for all, and leaves no place taken": {
+			cfg: breaker.Config{Trials: 3},
+			steps: []step{{0, tripping(5)}, {5 * s, call("a", "b", "c")}, {6 * s, ok("a")}, {6 * s, fail("b")}, {7 * s, fail("c")}, {7 * s, call("d")},
+				{15 * s, call("e", "f", "g")}},
 			want: []string{"0s " + opens, "5s " + half, "5s a on trial", "5s b on trial", "5s c on trial",
-				"6s " + reopen, "7s d refused, open, retry in 8s"},
+				"6s " + reopen, "7s d refused, open, retry in 8s", "15s " + half, "15s e on trial", "15s f on trial", "15s g on trial"},
+		},
+		"trials that are overdue together count as one": {
+			cfg: breaker.Config{Trials: 2, TrialLimit: 2 * s},
+			steps: []step{{0, tripping(5)}, {5 * s, call("a", "b")}, {7 * s, call("c")},
+				{15 * s, call("d")}, {15 * s, fail("d")}, {15 * s, call("e")}},
+			want: []string{"0s " + opens, "5s " + half, "5s a on trial", "5s b on trial",
+				"7s half-open to open: a trial made no headway for 2s", "7s c refused, open, retry in 8s",
+				"15s " + half, "15s d on trial", "15s " + reopen, "15s e refused, open, retry in 20s"},
+		},
+		"half-open stays so until there were trials enough, however far apart": {
+			cfg: breaker.Config{Trials: 3},
+			steps: []step{{0, tripping(5)}, {time.Hour, call("a")}, {time.Hour, ok("a")}, {2 * time.Hour, call("b")}, {2 * time.Hour, ok("b")},
+				{3 * time.Hour, call("c")}, {3 * time.Hour, ok("c")}},
+			want: []string{"0s " + opens, "1h0m0s " + half, "1h0m0s a on trial", "2h0m0s b on trial", "3h0m0s c on trial", "3h0m0s " + closes},
+		},
+		"where only a rate opens it one failed trial does as well": {
+			cfg:   breaker.Config{Failures: -1, FailureRate: 0.5},
+			steps: []step{{0, tripping(20)}, {5 * s, call("a")}, {5 * s, fail("a")}, {5 * s, call("b")}},
+			want: []string{"0s closed to open: 20 of 20 calls failed in 30s", "5s " + half, "5s a on trial", "5s " + reopen,
+				"5s b refused, open, retry in 10s"},
 		},
 		"where four in ten fail a run of eight is chance, one of nine is not": {
 			steps: []step{{0, mixed("foofooffoo", 20)}, {0, tripping(8)}, {0, state}, {0, tripping(1)}, {0, state}},
@@ -345,6 +407,13 @@ func TestBreaker(t *testing.T) {
 			cfg:   breaker.Config{Failures: 5},
 			steps: []step{{0, mixed("foofooffoo", 20)}, {0, tripping(5)}},
 			want:  []string{"0s " + opens},
+		},
+		"each time, also if the last one ended with the first trial": {
+			cfg: breaker.Config{Failures: 5},
+			steps: []step{{0, tripping(5)}, {5 * s, call("t")}, {5 * s, ok("t")}, {6 * s, tripping(5)}, {11 * s, call("u")}, {11 * s, ok("u")},
+				{12 * s, tripping(4)}, {12 * s, state}, {12 * s, tripping(1)}},
+			want: []string{"0s " + opens, "5s " + half, "5s t on trial", "5s " + closes, "6s " + opens, "11s " + half, "11s u on trial", "11s " + closes,
+				"12s is closed", "12s " + opens},
 		},
 		"what failed a window ago makes no longer run": {
 			steps: []step{{0, mixed("foofooffoo", 20)}, {31 * s, tripping(5)}},
@@ -362,9 +431,35 @@ func TestBreaker(t *testing.T) {
 			steps: []step{{0, call("a", "b", "c", "d", "e")}, {0, call("v", "w", "x", "y", "z")}, {30 * s, fail("a", "b", "c", "d", "e")}},
 			want:  []string{"30s " + opens},
 		},
+		"twenty in a row are enough whatever makes headway": {
+			steps: []step{{0, call("a")}, {0, tripping(1)}, {1 * s, progress("a")}, {2 * s, tripping(18)}, {2 * s, state}, {3 * s, tripping(1)}},
+			want:  []string{"2s is closed", "3s closed to open: 20 failures in a row"},
+		},
 		"while a call makes headway others that fail do not open it": {
 			steps: []step{{0, call("a")}, {0, tripping(1)}, {1 * s, progress("a")}, {2 * s, tripping(18)}, {2 * s, state}, {3 * s, fail("a")}},
 			want:  []string{"2s is closed", "3s closed to open: 20 failures in a row"},
+		},
+		"headway of a call from before it opened is none": {
+			steps: []step{{0, call("old")}, {0, tripping(5)}, {5 * s, tripping(1)}, {15 * s, call("t")}, {15 * s, ok("t")},
+				{16 * s, tripping(1)}, {16 * s, progress("old")}, {16 * s, tripping(4)}},
+			want: []string{"0s " + opens, "5s " + half, "5s x on trial", "5s " + reopen, "15s " + half, "15s t on trial", "15s " + closes, "16s " + opens},
+		},
+		"the end of a call from before it opened is not that of another": {
+			steps: []step{{0, call("old", "older")}, {0, tripping(8)}, {5 * s, tripping(1)}, {15 * s, call("t")}, {15 * s, ok("t")},
+				{16 * s, call("a", "b")}, {16 * s, fail("old", "older")}, {16 * s, tripping(7)}, {16 * s, state}, {16 * s, tripping(1)}},
+			want: []string{"0s closed to open: 8 failures in a row", "5s " + half, "5s x on trial", "5s " + reopen, "15s " + half, "15s t on trial",
+				"15s " + closes, "16s is closed", "16s closed to open: 8 failures in a row"},
+		},
+		"nor does its success end a run": {
+			cfg: breaker.Config{Failures: 5},
+			steps: []step{{0, call("old")}, {0, tripping(5)}, {5 * s, call("t")}, {5 * s, ok("t")}, {6 * s, tripping(4)}, {6 * s, ok("old")},
+				{6 * s, tripping(1)}},
+			want: []string{"0s " + opens, "5s " + half, "5s t on trial", "5s " + closes, "6s " + opens},
+		},
+		"with a number that was set headway changes nothing": {
+			cfg:   breaker.Config{Failures: 1000, MinCalls: 10},
+			steps: []step{{0, call("a")}, {0, mixed("fffofffof", 1)}, {0, progress("a")}, {0, tripping(1)}},
+			want:  []string{"0s closed to open: 8 of 10 calls failed in 30s"},
 		},
 		"headway from before the run is none": {
 			steps: []step{{0, call("a")}, {0, progress("a")}, {1 * s, tripping(5)}},
@@ -396,6 +491,20 @@ func TestBreaker(t *testing.T) {
 			want: []string{"0s " + opens, "5s " + half, "5s x on trial", "5s " + reopen, "10s " + half, "10s x on trial", "10s " + reopen,
 				"15s " + half, "15s x on trial", "15s " + reopen, "16s c refused, open, retry in 9s"},
 		},
+		"of three trials at most": {
+			cfg: breaker.Config{Failures: 5},
+			steps: []step{{0, call("a", "b", "c", "d", "e")}, {0, tripping(5)}, {1 * s, ok("a", "b", "c", "d", "e")}, {5 * s, tripping(1)}, {10 * s, tripping(1)},
+				{15 * s, tripping(1)}, {20 * s, tripping(1)}, {20 * s, call("f")}},
+			want: []string{"0s " + opens, "5s " + half, "5s x on trial", "5s " + reopen, "10s " + half, "10s x on trial", "10s " + reopen,
+				"15s " + half, "15s x on trial", "15s " + reopen, "20s " + half, "20s x on trial", "20s " + reopen, "20s f refused, open, retry in 10s"},
+		},
+		"and of none after it has closed": {
+			cfg: breaker.Config{Failures: 5},
+			steps: []step{{0, call("a")}, {0, tripping(5)}, {1 * s, ok("a")}, {5 * s, call("t")}, {5 * s, ok("t")}, {6 * s, tripping(5)},
+				{11 * s, tripping(1)}, {11 * s, call("b")}},
+			want: []string{"0s " + opens, "5s " + half, "5s t on trial", "5s " + closes, "6s " + opens, "11s " + half, "11s x on trial", "11s " + reopen,
+				"11s b refused, open, retry in 10s"},
+		},
 		"the silence of a trial that fails is a part of the pause": {
 			steps: []step{{0, tripping(5)}, {5 * s, call("a")}, {9 * s, fail("a")}, {9 * s, call("b")}},
 			want:  []string{"0s " + opens, "5s " + half, "5s a on trial", "9s " + reopen, "9s b refused, open, retry in 6s"},
@@ -403,6 +512,16 @@ func TestBreaker(t *testing.T) {
 		"but the pause is a plain one at least": {
 			steps: []step{{0, tripping(5)}, {5 * s, call("a")}, {14 * s, fail("a")}, {14 * s, call("b")}},
 			want:  []string{"0s " + opens, "5s " + half, "5s a on trial", "14s " + reopen, "14s b refused, open, retry in 5s"},
+		},
+		"and what is taken off it is a plain one at most": {
+			steps: []step{{0, tripping(5)}, {5 * s, tripping(1)}, {15 * s, call("a")}, {23 * s, fail("a")}, {23 * s, call("b")}},
+			want: []string{"0s " + opens, "5s " + half, "5s x on trial", "5s " + reopen, "15s " + half, "15s a on trial", "23s " + reopen,
+				"23s b refused, open, retry in 15s"},
+		},
+		"where it must not grow nothing is taken off it": {
+			cfg:   breaker.Config{MaxCooldown: -1},
+			steps: []step{{0, tripping(5)}, {5 * s, call("a")}, {9 * s, fail("a")}, {9 * s, call("b")}},
+			want:  []string{"0s " + opens, "5s " + half, "5s a on trial", "9s " + reopen, "9s b refused, open, retry in 5s"},
 		},
 		"and all of it after a silence as long": {
 			steps: []step{{0, tripping(5)}, {5 * s, call("a")}, {15 * s, fail("a")}, {15 * s, call("b")}},
@@ -482,6 +601,32 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
+// However often a call is settled, it is one call, and one that made headway.
+func TestPassCountsOnce(t *testing.T) {
+	for _, first := range []breaker.Verdict{breaker.Success, breaker.Failure, breaker.Ignored} {
+		b := newBreaker(t, breaker.Config{FailureRate: -1})
+		slow, p := acquire(t, b), acquire(t, b)
+		acquire(t, b).Done(breaker.Failure)
+		slow.Progress()
+		p.Progress()
+		before := b.Stats()
+		for range 20 {
+			p.Done(first)
+		}
+		after := b.Stats()
+		want := 1
+		if first == breaker.Ignored {
+			want = 0
+		}
+		assert.Equal(t, want, after.Calls-before.Calls, "settled 20 times as %v", first)
+		for b.Stats().Failures < 19 { // slow is on its way still
+			acquire(t, b).Done(breaker.Failure)
+			require.Equal(t, breaker.Closed, b.State(), "settled 20 times as %v, %d failures", first, b.Stats().Failures)
+			slow.Progress()
+		}
+	}
+}
+
 // A request that the endpoint refuses, however often, shows that it answers.
 func TestRefusedRequestsNeverOpenIt(t *testing.T) {
 	for _, v := range []breaker.Verdict{breaker.Ignored, breaker.Success, breaker.Verdict(99)} {
@@ -515,6 +660,33 @@ func TestTrialIsFreedOnEveryExit(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Many who come at once when the cool-down is over are one trial, and refusals.
+func TestACrowdIsOneTrial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, breaker.Config{})
+		trip(t, b)
+		time.Sleep(5 * time.Second)
+		var trials, refused atomic.Int32
+		var wg sync.WaitGroup
+		for range 64 {
+			wg.Go(func() {
+				p, err := b.Acquire()
+				if err != nil {
+					refused.Add(1)
+					return
+				}
+				trials.Add(1)
+				time.Sleep(time.Second)
+				p.Done(breaker.Success)
+			})
+		}
+		wg.Wait()
+		assert.EqualValues(t, 1, trials.Load())
+		assert.EqualValues(t, 63, refused.Load())
+		assert.Equal(t, breaker.Closed, b.State())
+	})
 }
 
 func TestErrorsTellTheState(t *testing.T) {
@@ -560,6 +732,29 @@ func TestStats(t *testing.T) {
 	})
 }
 
+func TestStatsOfTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, breaker.Config{Failures: 5})
+		count := func() string { return fmt.Sprintf("%d of %d", b.Stats().Failed, b.Stats().Calls) }
+		for range 20 {
+			acquire(t, b).Done(breaker.Success)
+		}
+		acquire(t, b).Done(breaker.Failure)
+		assert.Equal(t, "1 of 21", count())
+		time.Sleep(30*time.Second - ns)
+		assert.Equal(t, "1 of 21", count())
+		time.Sleep(ns)
+		assert.Equal(t, "0 of 0", count(), "though nothing has ended since")
+
+		b = newBreaker(t, breaker.Config{Failures: 1})
+		acquire(t, b).Done(breaker.Success) // gathered, when it opens
+		trip(t, b)
+		time.Sleep(5 * time.Second)
+		acquire(t, b).Done(breaker.Success)
+		assert.Equal(t, "0 of 0", count(), "closed again, it counts anew")
+	})
+}
+
 // OnChange may use the breaker. What it changes is told after it has returned.
 func TestOnChangeMayCallTheBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -583,6 +778,59 @@ func TestOnChangeMayCallTheBreaker(t *testing.T) {
 		}})
 		acquire(t, b).Done(breaker.Failure)
 		assert.Equal(t, []string{"closed to open", "open to half-open", "half-open to closed"}, log)
+	})
+}
+
+// An OnChange that does not return holds nobody but who brought the change about;
+// what changes meanwhile is told after it, in order.
+func TestSlowOnChangeHoldsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := make(chan breaker.State, 3)
+		b := newBreaker(t, breaker.Config{Failures: 1, OnChange: func(c breaker.Change) {
+			if c.To == breaker.Open {
+				time.Sleep(time.Hour)
+			}
+			told <- c.To
+		}})
+		began := time.Now()
+		failing := acquire(t, b)
+		go failing.Done(breaker.Failure)
+		synctest.Wait()
+		_, err := b.Acquire()
+		assert.ErrorIs(t, err, breaker.ErrOpen)
+		require.NoError(t, b.Wait(t.Context()))
+		acquire(t, b).Done(breaker.Success)
+		assert.Equal(t, breaker.Closed, b.State())
+		assert.Equal(t, 5*time.Second, time.Since(began))
+		assert.Empty(t, told)
+		for _, want := range []breaker.State{breaker.Open, breaker.HalfOpen, breaker.Closed} {
+			assert.Equal(t, want, <-told)
+		}
+		assert.Equal(t, time.Hour, time.Since(began))
+	})
+}
+
+// One that ends its goroutine, as a test does that gives up, loses no change.
+func TestOnChangeThatExitsIsCalledAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []breaker.State
+		b := newBreaker(t, breaker.Config{Failures: 1, OnChange: func(c breaker.Change) {
+			told = append(told, c.To)
+			runtime.Goexit()
+		}})
+		for range 3 {
+			go func() { acquire(t, b).Done(breaker.Failure) }()
+			synctest.Wait()
+			time.Sleep(5 * time.Second)
+			go b.State()
+			synctest.Wait()
+			go acquire(t, b).Done(breaker.Success)
+			synctest.Wait()
+			go b.State()
+			synctest.Wait()
+		}
+		want := []breaker.State{breaker.Open, breaker.HalfOpen, breaker.Closed}
+		assert.Equal(t, slices.Repeat(want, 3), told)
 	})
 }
 

@@ -49,8 +49,8 @@ type core struct {
 	window window
 	luck   luck
 
-	runs  uint32        // runs of failures so far, with luck on
-	run   atomic.Uint32 // the number of the one that is on; zero: none is
+	runs  uint64        // runs of failures so far, with luck on
+	run   atomic.Uint64 // the number of the one that is on; zero: none is
 	signs int           // calls still out that have made headway since it began
 	order order         // of the calls that are out, with luck on
 
@@ -143,9 +143,9 @@ func (c *core) tell(v Verdict, now, from time.Time, why string) {
 	c.step.now, c.step.from, c.step.why = now, from, why
 	switch {
 	case v == Failure:
-		if c.row++; c.row == 1 && c.luck.on && c.state == Closed {
+		if c.row++; c.row == 1 && c.luck.on {
 			c.runs++
-			c.run.Store(max(c.runs, 1))
+			c.run.Store(c.runs)
 		}
 		_, _ = c.counter.Execute(failed)
 	case v == Success && (c.state != Closed || c.row > 0):
@@ -162,7 +162,7 @@ func (c *core) endRun() {
 // sign is told that the call p has made headway in the run of that number.
 // While calls are on their way an endpoint is not dead, however many others fail:
 // failures are often quicker than answers.
-func (c *core) sign(p *Pass, run uint32) {
+func (c *core) sign(p *Pass, run uint64) {
 	if !p.settled && p.epoch == c.epoch && run == c.run.Load() && p.sign.Swap(run) != run {
 		c.signs++
 	}
@@ -268,7 +268,7 @@ func (c *core) succeed(p *Pass) (done bool) {
 func (c *core) judge(now time.Time, p *Pass, v Verdict) {
 	c.advance(now)
 	if p.settled || p.epoch != c.epoch {
-		if v == Success && !p.trial && c.state != Closed {
+		if v == Success && !p.trial {
 			c.outlived = min(c.outlived+1, fewOutlived)
 		}
 		return
@@ -277,7 +277,7 @@ func (c *core) judge(now time.Time, p *Pass, v Verdict) {
 	if v == Success && c.state == Closed {
 		c.window.settle(now)
 	}
-	if c.state == Closed && c.rates() && v == Failure {
+	if v == Failure && c.rates() {
 		c.window.fail(now)
 	}
 	if slices.Contains(c.trials, p) {
@@ -341,7 +341,6 @@ func (c *core) postpone(now time.Time, d time.Duration) {
 	if at.After(c.retry) {
 		c.retry = at
 		c.refuseUnfit(now)
-		c.letGo(now)
 	}
 }
 

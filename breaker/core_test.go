@@ -55,6 +55,32 @@ func TestWhoLeavesWithATicketGivesItBack(t *testing.T) {
 	})
 }
 
+// Headway is heard of without the lock, so the run it belongs to may be over.
+func TestHeadwayThatComesTooLateIsNone(t *testing.T) {
+	b, err := New(Config{})
+	require.NoError(t, err)
+	c := &b.core
+	pass := func() *Pass {
+		p, err := b.Acquire()
+		require.NoError(t, err)
+		return p
+	}
+	slow := pass()
+	pass().Done(Failure)
+	run := c.run.Load()
+	pass().Done(Success)
+	pass().Done(Failure)
+	require.NotEqual(t, run, c.run.Load())
+	c.sign(slow, run)
+	assert.Zero(t, c.signs, "the run has ended")
+	c.sign(slow, c.run.Load())
+	c.sign(slow, c.run.Load())
+	assert.Equal(t, 1, c.signs, "one call, one sign")
+	slow.Done(Ignored)
+	c.sign(slow, c.run.Load())
+	assert.Zero(t, c.signs, "the call has ended")
+}
+
 // The counter's clock is read a moment after ours. Should it still be open when
 // our cool-down is over, a trial is a millisecond late, no more.
 func TestCounterThatOpensLateIsAskedAgain(t *testing.T) {

@@ -33,9 +33,6 @@ func (l *luck) run(now time.Time, calls, fails int) int {
 		l.prior = 0
 	}
 	l.share = (float64(max(fails, 0)) + priorCalls*l.prior) / float64(max(calls, 0)+priorCalls)
-	if l.share <= 0 {
-		return 0
-	}
 	return int(min(math.Ceil(math.Log(byChance)/math.Log(l.share)), mostFailures))
 }
 

@@ -26,6 +26,19 @@ func TestRunOfLuck(t *testing.T) {
 	}
 }
 
+// What a false alarm makes of the share is no less than what it was.
+func TestFalseAlarm(t *testing.T) {
+	now := time.Now()
+	for kept, want := range map[float64]float64{0: falseAlarm, 0.2: falseAlarm, 0.6: 0.6} {
+		l := luck{share: kept}
+		l.keep(now)
+		l.closed(false)
+		assert.Equal(t, kept, l.prior, "of %v, no false alarm", kept)
+		l.closed(true)
+		assert.Equal(t, want, l.prior, "of %v", kept)
+	}
+}
+
 // Calls that begin and end in any order, beside a plain count.
 func TestOrder(t *testing.T) {
 	seed := rand.Uint64()

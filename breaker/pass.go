@@ -12,7 +12,7 @@ type Pass struct {
 	trial   bool
 	epoch   int           // of the core, when it was let through
 	number  int64         // among the calls of the epoch; zero: nobody asked
-	sign    atomic.Uint32 // the run of failures in which it last made headway
+	sign    atomic.Uint64 // the run of failures in which it last made headway
 
 	// Guarded by breaker.mu.
 	settled bool
@@ -63,10 +63,7 @@ func (p *Pass) Done(v Verdict) {
 		return
 	}
 	b.core.ended(p)
-	switch {
-	case v == Success && b.core.succeed(p):
-	case v != Success && v != Failure && b.core.state == Closed: // nothing comes of it
-	default:
+	if v != Success || !b.core.succeed(p) {
 		now := time.Now()
 		b.core.judge(now, p, v)
 		b.armLocked(now)

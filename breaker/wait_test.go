@@ -148,6 +148,40 @@ func TestWaiterWhoDoesNotComeIsReplaced(t *testing.T) {
 	})
 }
 
+// The more so if another trial is out for longer.
+func TestWaiterWhoDoesNotComeIsReplacedBesideATrial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, breaker.Config{Trials: 2})
+		trip(t, b)
+		gone := waiters(t, b, 3)
+		time.Sleep(5 * time.Second)
+		assert.ElementsMatch(t, []int{0, 1}, taken(gone))
+		acquire(t, b) // and the other does not come
+		began := time.Now()
+		time.Sleep(500 * ms)
+		b.State()
+		assert.Equal(t, 2, <-gone)
+		assert.Equal(t, time.Second, time.Since(began))
+	})
+}
+
+// A place kept for somebody who has not come by the end of one half-open spell is
+// not kept in the next.
+func TestPlacesAreKeptForOneSpell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, breaker.Config{Trials: 2, Cooldown: 100 * ms})
+		trip(t, b)
+		gone := waiters(t, b, 4)
+		time.Sleep(100 * ms)
+		assert.ElementsMatch(t, []int{0, 1}, taken(gone))
+		acquire(t, b).Done(breaker.Failure) // and one does not come
+		time.Sleep(200*ms - ns)
+		assert.Empty(t, taken(gone))
+		time.Sleep(ns)
+		assert.ElementsMatch(t, []int{2, 3}, taken(gone))
+	})
+}
+
 // A trial that is lost, and that nobody asks about, does not keep anybody.
 func TestLostTrialDoesNotKeepTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -189,6 +223,23 @@ func TestHurryLetsAWaiterGo(t *testing.T) {
 	})
 }
 
+// Before the plain cool-down is over it wakes who waits for a longer one at the end
+// of that.
+func TestHurryWakesInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, breaker.Config{})
+		trip(t, b)
+		time.Sleep(5 * time.Second)
+		acquire(t, b).Done(breaker.Failure) // now it is 10 s
+		began := time.Now()
+		gone := waiters(t, b, 1)
+		time.Sleep(2 * time.Second)
+		b.Hurry()
+		assert.Equal(t, 0, <-gone)
+		assert.Equal(t, 5*time.Second, time.Since(began))
+	})
+}
+
 func TestWaitEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Config{Name: "api"})
@@ -207,6 +258,9 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		err = b.Wait(ctx)
 		assert.EqualError(t, err, "breaker: api: context canceled: the run was stopped")
 		assert.Zero(t, b.Stats().Waiting)
+
+		err = newBreaker(t, breaker.Config{}).Wait(ctx)
+		assert.EqualError(t, err, "breaker: context canceled: the run was stopped", "closed, nobody need wait")
 
 		err = b.Wait(nil) //lint:ignore SA1012 that is what is tried
 		assert.EqualError(t, err, "breaker: nil context")
@@ -260,6 +314,26 @@ func TestFailedTrialTellsWhoCannotOutwaitIt(t *testing.T) {
 		assert.Equal(t, 0, <-gone)
 		assert.Equal(t, 1, <-gone)
 		assert.Equal(t, 15*time.Second, time.Since(began))
+	})
+}
+
+// So does putting a trial off.
+func TestPostponeTellsWhoCannotOutwaitIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, breaker.Config{})
+		trip(t, b)
+		began := time.Now()
+		time.AfterFunc(4*time.Second, func() { b.Postpone(5 * time.Second) })
+		gone := waiters(t, b, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+		defer cancel()
+		err := b.Wait(ctx)
+		assert.Equal(t, 4*time.Second, time.Since(began))
+		we, ok := errors.AsType[*breaker.WaitError](err)
+		require.True(t, ok, "%v", err)
+		assert.Equal(t, breaker.WaitError{Wait: 5 * s, Left: 5 * s}, *we)
+		assert.Equal(t, 0, <-gone)
+		assert.Equal(t, 9*time.Second, time.Since(began))
 	})
 }
 

@@ -34,7 +34,6 @@ func (w *window) succeed() (settle bool) {
 
 // fail counts a call that failed.
 func (w *window) fail(now time.Time) {
-	w.settle(now)
 	p := w.part(now)
 	p.calls++
 	p.fails++
@@ -53,7 +52,7 @@ func (w *window) sum(now time.Time) (calls, fails int) {
 	w.settle(now)
 	number := w.number(now)
 	for _, p := range w.parts {
-		if p.number > 0 && number-p.number < int64(len(w.parts)) {
+		if number-p.number < int64(len(w.parts)) {
 			calls, fails = calls+p.calls, fails+p.fails
 		}
 	}

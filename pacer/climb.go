@@ -131,7 +131,7 @@ func (c *climber) advance(now time.Duration) {
 // busy is how many the server is at, as far as we know. What it has forgotten is
 // not among them, but one of four is in any case: it may only let others go first.
 func (c *climber) busy() int {
-	return c.inFlight - min(len(c.unheard.forgotten), 3*c.inFlight/4)
+	return c.inFlight - min(c.unheard.forgotten, 3*c.inFlight/4)
 }
 
 // limit is how many may be in flight.
@@ -177,7 +177,7 @@ func (c *climber) started(now time.Duration, s *seat) {
 		c.level++ // it was let in for want of news
 	}
 	c.inFlight++
-	c.unheard.add(s.number, now)
+	c.unheard.add(s)
 	c.trickled = now
 	s.heard = heard{area: c.area, since: now, among: float64(c.busy() + c.ghosts.len())}
 }
@@ -186,5 +186,5 @@ func (c *climber) started(now time.Duration, s *seat) {
 func (c *climber) returned(now time.Duration, s *seat) {
 	c.advance(now)
 	c.inFlight--
-	c.unheard.remove(s.number)
+	c.unheard.remove(s)
 }

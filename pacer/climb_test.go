@@ -16,10 +16,18 @@ func limit(r *rig) { r.note("limit %d", r.core.climb.limit()) }
 
 func firstOutput(who string, after time.Duration) do {
 	return func(r *rig) {
-		s := r.seats[who]
-		r.core.firstOutput(r.now, &s, after)
-		r.seats[who] = s
+		r.core.firstOutput(r.now, r.seats[who], after)
 		r.settle()
+	}
+}
+
+// outputs tells of output so far.
+func outputs(pieces int) func(who string) do {
+	return func(who string) do {
+		return func(r *rig) {
+			r.core.output(r.now, r.seats[who], pieces)
+			r.settle()
+		}
 	}
 }
 
@@ -157,8 +165,19 @@ func TestClimbSteps(t *testing.T) {
 		"most are lost with less load too: half of that is left": {
 			cfg: Config{StartInFlight: 30},
 			steps: steps([]step{{0, quiet(group("a", 30))}, {1 * s, silently(all(group("a", 30), came(Refused)))}, {1 * s, lvl}},
-				oneByOne(2*s, 20, 10), []step{{60 * s, lvl}}),
-			want: []string{"1s level 20.3", "1m0s level 10.1"},
+				oneByOne(2*s, 20, 10), []step{{60 * s, lvl}, {60 * s, doubts}}),
+			want: []string{"1s level 20.3", "1m0s level 10.1", "1m0s usual 0.00, in doubt 20.3, 16 known"},
+		},
+		"and half of that again, down to four": {
+			cfg: Config{StartInFlight: 30},
+			steps: steps([]step{{0, quiet(group("a", 30))}, {1 * s, silently(all(group("a", 30), came(Refused)))}},
+				oneByOne(2*s, 20, 10), oneByOne(60*s, 20, 10), oneByOne(120*s, 20, 10), []step{{180 * s, lvl}}, oneByOne(180*s, 20, 10), []step{{240 * s, lvl}}),
+			want: []string{"3m0s level 4.0", "4m0s level 4.0"},
+		},
+		"those that began before a cut count for none after it": {
+			cfg:   learn,
+			steps: []step{{0, quiet(eight)}, {1 * s, silently(all(eight, came(Refused)))}, {1 * s, doubts}},
+			want:  []string{"1s usual 0.00, in doubt 7.0, 0 known"},
 		},
 		"as many are lost with less load: that is usual, and the cut is taken back": {
 			cfg: learn,
@@ -170,7 +189,45 @@ func TestClimbSteps(t *testing.T) {
 			cfg: learn,
 			steps: steps([]step{{0, quiet(eight)}, {1 * s, silently(all(eight, came(Refused)))}},
 				oneByOne(2*s, 20, 0), []step{{60 * s, doubts}}),
-			want: []string{"1m0s usual 0.00, in doubt 0"},
+			want: []string{"1m0s usual 0.00, in doubt 0.0, 3 known"},
+		},
+		"who waits goes in when fewer are out than a limit that was cut, and no sooner": {
+			cfg: learn,
+			steps: []step{{0, quiet(eight)}, {0, enter("w", "x")}, {s / 2, silently(all(eight[:2], came(Refused)))}, {s / 2, limit},
+				{s / 2, answered(50)("a3")}, {s / 2, lostSight}, {s / 2, answered(50)("a4")}, {s / 2, lostSight}},
+			want: []string{"500ms limit 6", "500ms 0 of 6 forgotten", "500ms x in", "500ms 0 of 6 forgotten"},
+		},
+		"refusals are quick, which is no sign of a quick server": {
+			cfg:   learn,
+			steps: steps(round(0, 2*s, "a", 8, 50), []step{{2 * s, speed}, {3 * s, quiet(group("b", 4))}, {3*s + 1, silently(all(group("b", 4), came(Refused)))}, {4 * s, speed}}),
+			want:  []string{"2s 0.04 s a piece, 0.00 s to the first", "4s 0.04 s a piece, 0.00 s to the first"},
+		},
+		"a refusal is news: nobody is let in any more for want of it": {
+			cfg:   learn,
+			steps: []step{{0, quiet(eight)}, {0, enter("w", "x")}, {s / 2, silently(came(Refused)("a1"))}, {10 * s, lostSight}},
+			want:  []string{"10s 0 of 8 forgotten"},
+		},
+		"losses leave four places": {
+			cfg: Config{StartInFlight: 5},
+			steps: []step{{0, quiet(group("a", 5))}, {1 * s, silently(firstOutput("a1", s))}, {3 * s, silently(came(Abandoned)("a2"))},
+				{4 * s, silently(came(Abandoned)("a3"))}, {4 * s, lvl}, {5 * s, silently(came(Abandoned)("a4"))}, {5 * s, lvl}},
+			want: []string{"4s level 4.0", "5s level 4.0"},
+		},
+		"refusals do not": {
+			cfg:   Config{StartInFlight: 5},
+			steps: []step{{0, quiet(group("a", 5))}, {3 * s, silently(all(group("a", 5), came(Refused)))}, {3 * s, lvl}},
+			want:  []string{"3s level 2.8"},
+		},
+		"output that lets the limit grow lets in who waits": {
+			cfg: learn,
+			steps: []step{{0, quiet(eight)}, {0, enter("w")}, {s / 2, silently(all(eight, func(who string) do { return firstOutput(who, s/2) }))},
+				{3 * s, all(eight, outputs(50))}, {3 * s, limit}},
+			want: []string{"3s w in", "3s limit 12"},
+		},
+		"a first output that shows others to be forgotten does as well": {
+			cfg:   Config{StartInFlight: 4},
+			steps: overtakes(800*time.Millisecond + 1)[:5],
+			want:  []string{"900.000001ms a7 in", "900.000001ms a8 in", "900.000001ms a9 in"},
 		},
 		"a lone request that is refused cuts nothing": {
 			cfg:   learn,
@@ -179,18 +236,18 @@ func TestClimbSteps(t *testing.T) {
 		},
 		"those that one overtook which began eight usual waits later take no place": {
 			cfg:   Config{StartInFlight: 4},
-			steps: steps(overtakes(800*time.Millisecond+1), []step{{2 * s, forgotten}}),
+			steps: steps(overtakes(800*time.Millisecond+1), []step{{2 * s, lostSight}}),
 			want:  []string{"900.000001ms a7 in", "900.000001ms a8 in", "900.000001ms a9 in", "2s 3 of 7 forgotten"},
 		},
 		"and one that began no later than that overtakes none": {
 			cfg:   Config{StartInFlight: 4},
-			steps: steps(overtakes(800*time.Millisecond), []step{{2 * s, forgotten}}),
+			steps: steps(overtakes(800*time.Millisecond), []step{{2 * s, lostSight}}),
 			want:  []string{"2s 0 of 4 forgotten"},
 		},
 		"what is forgotten and comes nevertheless takes its place again": {
 			cfg: Config{StartInFlight: 4},
-			steps: steps(overtakes(800*time.Millisecond+1), []step{{2 * s, silently(firstOutput("a2", 2*s))}, {2 * s, forgotten},
-				{3 * s, silently(came(Abandoned)("a3"))}, {3 * s, forgotten}}),
+			steps: steps(overtakes(800*time.Millisecond+1), []step{{2 * s, silently(firstOutput("a2", 2*s))}, {2 * s, lostSight},
+				{3 * s, silently(came(Abandoned)("a3"))}, {3 * s, lostSight}}),
 			want: []string{"900.000001ms a7 in", "900.000001ms a8 in", "900.000001ms a9 in", "2s 2 of 7 forgotten", "3s 1 of 6 forgotten"},
 		},
 		"throttled and failed requests say nothing of the load": {
@@ -203,6 +260,24 @@ func TestClimbSteps(t *testing.T) {
 			steps: []step{{0, quiet(eight)}, {1 * s, silently(all(eight, came(Abandoned)))}, {1 * s, enter(group("b", 5)...)},
 				{6*s - 1, look}, {6 * s, look}},
 			want: []string{"1s b1 in", "1s b2 in", "1s b3 in", "6s b4 in", "6s b5 in"},
+		},
+		"if the server refuses after it expired the next weighs twice as much": {
+			cfg: learn,
+			steps: []step{{0, quiet(eight)}, {1 * s, silently(came(Abandoned)("a1"))}, {6*s - 1, look}, {7 * s, silently(all(eight[1:], came(Refused)))},
+				{7 * s, quiet([]string{"b"})}, {8 * s, silently(came(Abandoned)("b"))}, {18*s - 1, weighing}, {18 * s, weighing}},
+			want: []string{"17.999999999s 1 weigh", "18s 0 weigh"},
+		},
+		"and if it does while it weighs it does not": {
+			cfg: learn,
+			steps: []step{{0, quiet(eight)}, {1 * s, silently(came(Abandoned)("a1"))}, {5 * s, silently(all(eight[1:], came(Refused)))},
+				{7 * s, quiet([]string{"b"})}, {8 * s, silently(came(Abandoned)("b"))}, {13*s - 1, weighing}, {13 * s, weighing}},
+			want: []string{"12.999999999s 1 weigh", "13s 0 weigh"},
+		},
+		"as long as they weigh they can be seen": {
+			cfg: learn,
+			steps: []step{{0, quiet(eight)}, {1 * s, silently(all(eight[:3], came(Abandoned)))}, {2 * s, silently(all(eight[3:5], came(Cancelled)))},
+				{2 * s, weighing}, {6*s - 1, weighing}, {6 * s, weighing}, {7 * s, weighing}},
+			want: []string{"2s 5 weigh", "5.999999999s 5 weigh", "6s 2 weigh", "7s 0 weigh"},
 		},
 		"what a caller cancelled keeps its place as well": {
 			cfg: learn,
@@ -219,12 +294,22 @@ func TestClimbSteps(t *testing.T) {
 }
 
 func doubts(r *rig) {
-	r.note("usual %.2f, in doubt %v", r.core.climb.blame.usual, r.core.climb.blame.from)
+	b := &r.core.climb.blame
+	r.note("usual %.2f, in doubt %.1f, %d known", b.usual, b.from, b.known)
 }
 
-func forgotten(r *rig) {
+func lostSight(r *rig) {
 	s := r.core.stats(r.now)
 	r.note("%d of %d forgotten", s.Forgotten, s.InFlight)
+}
+
+func weighing(r *rig) {
+	r.note("%d weigh", r.core.stats(r.now).Abandoned)
+}
+
+// speed is how fast the server seems to be.
+func speed(r *rig) {
+	r.note("%.2f s a piece, %.2f s to the first", r.core.climb.gap, r.core.climb.wait)
 }
 
 func lvl(r *rig) { r.note("level %.1f", r.core.climb.level) }
@@ -393,6 +478,15 @@ func TestQueued(t *testing.T) {
 	assert.False(t, c.queued(), "most of the time is output")
 }
 
+// What is forgotten takes no place, but one of four that are out does in any case.
+func TestBusy(t *testing.T) {
+	for forgotten, want := range map[int]int{0: 8, 1: 7, 5: 3, 6: 2, 7: 2, 8: 2} {
+		c := newClimber(8)
+		c.inFlight, c.unheard.forgotten = 8, forgotten
+		assert.Equal(t, want, c.busy(), "%d of 8 forgotten", forgotten)
+	}
+}
+
 func TestGhosts(t *testing.T) {
 	var g ghosts
 	at := seconds
@@ -429,6 +523,33 @@ func TestGhosts(t *testing.T) {
 	assert.Equal(t, mostGhost, g.weigh)
 	g.advance(at(1e6))
 	assert.Zero(t, g.len())
+}
+
+// Only what comes soon after one has expired, or after one was left, says anything
+// about those.
+func TestGhostsAreJudgedByWhatFollows(t *testing.T) {
+	at := seconds
+	for name, tt := range map[string]struct {
+		ill  time.Duration // after it was left
+		want time.Duration
+	}{
+		"before it expires":          {at(5) - 1, firstGhost},
+		"as it expires":              {at(5), 2 * firstGhost},
+		"as long after as it weighs": {at(10), 2 * firstGhost},
+		"and longer":                 {at(10) + 1, firstGhost},
+	} {
+		var g ghosts
+		g.add(0)
+		g.advance(tt.ill)
+		g.ill(tt.ill)
+		assert.Equal(t, tt.want, g.weigh, name)
+	}
+	for began, want := range map[time.Duration]int{at(1) - 1: 1, at(1): 1, at(1) + 1: 0} {
+		var g ghosts
+		g.add(at(1))
+		g.well(at(2), began)
+		assert.Equal(t, want, g.len(), "one that began at %v is well, one was left at 1s", began)
+	}
 }
 
 func TestFit(t *testing.T) {

@@ -2,7 +2,7 @@ package pacer
 
 import (
 	"fmt"
-	"math/rand/v2"
+	"time"
 )
 
 const defaultMaxQueue = 10_000
@@ -85,12 +85,9 @@ func New(cfg Config) (*Pacer, error) {
 	case tokenBurst < 0:
 		tokenBurst = tpm
 	}
-	p := &Pacer{rand: cfg.Rand, core: core{
+	p := &Pacer{rand: cfg.Rand, born: time.Now(), core: core{
 		maxInFlight: max(cfg.MaxInFlight, 0), maxQueue: cfg.MaxQueue, finishFirst: cfg.FinishFirst,
 	}}
-	if p.rand == nil {
-		p.rand = rand.Float64
-	}
 	if p.core.maxQueue == 0 {
 		p.core.maxQueue = defaultMaxQueue
 	}

@@ -44,6 +44,7 @@ type core struct {
 
 	epoch    time.Time // of offsets: when it was first asked anything about time
 	inFlight int
+	out      roll
 	admitted int64 // so far
 	queue    queue
 	next     time.Time // when the next in the queue can go in; zero: unknown, or nobody waits
@@ -58,25 +59,19 @@ type seat struct {
 	booking booking
 	number  int64 // among all admitted
 	heard   heard
-}
+	silence silence
 
-// enterFree admits a caller without asking for the time, if nothing here
-// depends on time. Then only a full house has a queue.
-func (c *core) enterFree() bool {
-	if c.rate != nil || c.climb != nil || c.pause.on || c.told.on() || c.tokens != nil || c.full() {
-		return false
-	}
-	c.inFlight++
-	return true
+	older, newer *seat // of the roll
 }
 
 // exitFree ends a used permit without asking for the time, if nothing depends
 // on it.
-func (c *core) exitFree() bool {
+func (c *core) exitFree(s *seat) bool {
 	if c.queue.len > 0 || c.climb != nil || c.tokens != nil {
 		return false
 	}
 	c.inFlight--
+	c.out.remove(s)
 	return true
 }
 
@@ -151,6 +146,7 @@ func (c *core) exit(now time.Time, s *seat, r Result, used bool) {
 			c.climb.returned(c.offset(now), s)
 		}
 	}
+	c.out.remove(s)
 	c.admitDue(now)
 }
 
@@ -180,7 +176,6 @@ func (c *core) heed(now time.Time, number int64, allowances []Allowance) {
 
 // coolDown lets nobody in for d, and tells those who cannot wait that long.
 func (c *core) coolDown(now time.Time, d time.Duration, jitter float64) {
-	c.admitDue(now)
 	if !c.pause.extend(now, d, jitter) {
 		return
 	}
@@ -261,6 +256,7 @@ func (c *core) admit(now time.Time, d Demand, s *seat) {
 	c.inFlight++
 	c.admitted++
 	s.began, s.number = c.offset(now), c.admitted
+	c.out.add(s)
 	c.pause.spend(now)
 	c.told.spend(d.need())
 	if c.climb != nil {
@@ -324,11 +320,15 @@ func (c *core) stats(now time.Time) Stats {
 		InFlight: c.inFlight, Limit: c.maxInFlight, Queued: c.queue.len, WaitingFor: c.why, Next: c.next,
 	}
 	if c.climb != nil {
+		c.climb.advance(c.offset(now))
 		if l := c.climb.limit(); s.Limit == 0 || l < s.Limit {
 			s.Limit = l
 		}
 		s.Abandoned = c.climb.ghosts.len()
-		s.Forgotten = len(c.climb.unheard.forgotten)
+		s.Forgotten = c.climb.unheard.forgotten
+	}
+	if c.out.oldest != nil {
+		s.Oldest = c.offset(now) - c.out.oldest.began
 	}
 	if c.tokens != nil {
 		s.TokensBooked = int(c.tokens.booked(now))
@@ -365,12 +365,12 @@ func (p *pace) step(now time.Time) {
 // rest is when nobody waits any more.
 func (p *pace) rest() { p.last = time.Time{} }
 
-// forecast is how long it takes for n to go in.
+// forecast is how long it takes for n to go in, less than nothing if they are late.
 func (p *pace) forecast(now time.Time, n int) time.Duration {
 	if p.gap == 0 {
 		return 0
 	}
-	return max(0, seconds(p.gap.Seconds()*float64(n))-now.Sub(p.last))
+	return seconds(p.gap.Seconds()*float64(n)) - now.Sub(p.last)
 }
 
 // seconds turns s into a duration, whatever s is.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -22,7 +23,7 @@ type rig struct {
 	core    *core
 	now     time.Time
 	waiting map[string]*waiter
-	seats   map[string]seat // of permits out
+	seats   map[string]*seat // of permits out
 	log     []string
 }
 
@@ -32,7 +33,7 @@ func newRig(t *testing.T, cfg Config) *rig {
 	}
 	p, err := New(cfg)
 	require.NoError(t, err)
-	return &rig{t: t, core: &p.core, now: epoch, waiting: map[string]*waiter{}, seats: map[string]seat{}}
+	return &rig{t: t, core: &p.core, now: epoch, waiting: map[string]*waiter{}, seats: map[string]*seat{}}
 }
 
 func (r *rig) note(format string, args ...any) {
@@ -49,7 +50,7 @@ func (r *rig) settle() {
 			if w.err != nil {
 				r.note("%s refused", who)
 			} else {
-				r.seats[who] = *w.seat
+				r.seats[who] = w.seat
 				r.note("%s in", who)
 			}
 		default:
@@ -91,8 +92,8 @@ func ask(who string, left time.Duration, d Demand) do {
 		if left > 0 {
 			deadline = r.now.Add(left)
 		}
-		var s seat
-		w, err := r.core.enter(r.now, deadline, d, &s)
+		s := new(seat)
+		w, err := r.core.enter(r.now, deadline, d, s)
 		r.settle()
 		we, tooLong := errors.AsType[*WaitError](err)
 		switch {
@@ -111,6 +112,14 @@ func ask(who string, left time.Duration, d Demand) do {
 	}
 }
 
+// each is callers who are agents of the same name.
+func each(names []string) (steps []step) {
+	for _, who := range names {
+		steps = append(steps, step{0, ask(who, 0, Demand{Agent: who})})
+	}
+	return steps
+}
+
 func release(who string) do          { return exit(who, Result{}, true) }
 func giveBack(who string) do         { return exit(who, Result{}, false) }
 func done(who string, res Result) do { return exit(who, res, true) }
@@ -120,7 +129,7 @@ func exit(who string, res Result, used bool) do {
 		s, ok := r.seats[who]
 		require.True(r.t, ok, "%s has no permit", who)
 		delete(r.seats, who)
-		r.core.exit(r.now, &s, res, used)
+		r.core.exit(r.now, s, res, used)
 		r.settle()
 	}
 }
@@ -155,6 +164,9 @@ func coolLate(d time.Duration, jitter float64) do {
 }
 
 func look(r *rig) {}
+
+// anew forgets what was noted.
+func anew(r *rig) { r.log = nil }
 
 // late lets d pass without the timer, then does what is next.
 func late(d time.Duration, next do) do {
@@ -285,6 +297,11 @@ func TestCore(t *testing.T) {
 			steps: []step{{0, coolLate(4*s, 0.5)}, {0, enter("a")}, {9 * s, look}},
 			want:  []string{"4.2s a in"},
 		},
+		"jitter that is no number, or no part, is none": {
+			steps: []step{{0, coolLate(4*s, math.NaN())}, {0, enter("a")}, {9 * s, coolLate(4*s, -1)}, {9 * s, enter("b")},
+				{20 * s, coolLate(4*s, 2)}, {20 * s, enter("c")}, {30 * s, look}},
+			want: []string{"4s a in", "13s b in", "24s c in"},
+		},
 		"jitter is a second at most": {
 			steps: []step{{0, coolLate(100*s, 1)}, {0, enter("a")}, {200 * s, look}},
 			want:  []string{"1m41s a in"},
@@ -300,6 +317,19 @@ func TestCore(t *testing.T) {
 		"ten seconds after a pause all is as before": {
 			steps: []step{{0, cool(1 * s)}, {11*s - ns, enter("a", "b")}, {12 * s, enter("c", "d")}},
 			want:  []string{"10.999999999s a in", "11.099999999s b in", "12s c in", "12s d in"},
+		},
+		"who comes while many are let in waits no longer than at their pace": {
+			steps: []step{{0, cool(1 * s)}, {0, enter(group("a", 30)...)}, {2150 * ms, anew}, {2150 * ms, enterBy("late", 500*ms)},
+				{2150 * ms, enterBy("too late", 250*ms)}, {2399 * ms, anew}, {9 * s, look}},
+			want: []string{"2.424574771s late in"},
+		},
+		"they count from when the first could come": {
+			steps: []step{{0, coolLate(10*s, 1)}, {21*s - ns, enter("a", "b")}, {22 * s, enter("c", "d")}},
+			want:  []string{"20.999999999s a in", "21.099999999s b in", "22s c in", "22s d in"},
+		},
+		"the same pause told twice is one": {
+			steps: []step{{0, coolLate(4*s, 0.5)}, {0, coolLate(4*s, 0)}, {1 * s, coolLate(3*s, 1)}, {1 * s, enter("a")}, {9 * s, look}},
+			want:  []string{"4.2s a in"},
 		},
 		"a new cool-down during readmission starts it anew": {
 			steps: []step{{0, cool(1 * s)}, {0, enter("a", "b", "c", "d")}, {1100 * ms, cool(1 * s)}, {9 * s, look}},
@@ -343,6 +373,19 @@ func TestCore(t *testing.T) {
 			steps: []step{{0, enter("a", "b")}, {0, enterBy("c", 3050*ms)}, {0, enterBy("d", 3100*ms)}, {1 * s, cool(2 * s)}, {2 * s, release("a")}, {3 * s, release("b")}, {4 * s, look}},
 			want:  []string{"0s a in", "1s c refused", "3s b in", "3.1s d in"},
 		},
+		"of another agent one of each is ahead": {
+			cfg: Config{MaxInFlight: 1},
+			steps: slices.Concat([]step{{0, enter("x")}, {0, cool(1 * s)}}, each(group("a", 20)), []step{
+				{0, ask("b", 2098612288, Demand{Agent: "b"})}, {0, ask("c", 2098612289, Demand{Agent: "c"})}, {0, ask("d", 2098612289, Demand{Agent: "d"})}}),
+			want: []string{"0s x in", "0s b would wait 2.098612288s for the end of a cool-down",
+				"0s d would wait 2.131402111s for the end of a cool-down"},
+		},
+		"the first of each agent may be the next": {
+			cfg: Config{MaxInFlight: 1},
+			steps: []step{{0, enter("x")}, {0, ask("a", 10*s, Demand{Agent: "a"})}, {0, ask("b", 3050*ms, Demand{Agent: "b"})}, {1 * s, cool(2 * s)},
+				{1 * s, leave("a")}, {2 * s, release("x")}, {5 * s, look}},
+			want: []string{"0s x in", "3s b in"},
+		},
 		"a deadline while others are in flight is nobody's business": {
 			cfg:   Config{MaxInFlight: 1},
 			steps: []step{{0, enter("a")}, {0, enterBy("b", ns)}, {5 * s, release("a")}},
@@ -354,6 +397,88 @@ func TestCore(t *testing.T) {
 			want:  []string{"0s a in", "1s b refused", "3s c in", "4s d in"},
 		},
 	})
+}
+
+// What the first in line waits for is said by its name, and when it will be over
+// if that is known.
+func TestReasons(t *testing.T) {
+	const s = time.Second
+	why := func(r *rig) {
+		st := r.core.stats(r.now)
+		at := "nobody knows when"
+		if !st.Next.IsZero() {
+			at = fmt.Sprint("until ", st.Next.Sub(epoch))
+		}
+		r.note("%d wait for %s, %s", st.Queued, st.WaitingFor, at)
+	}
+	run(t, map[string]table{
+		"a place":     {cfg: Config{MaxInFlight: 1}, steps: []step{{0, enter("a", "b")}, {0, why}}, want: []string{"0s a in", "0s 1 wait for a request in flight to end, nobody knows when"}},
+		"a rate":      {cfg: Config{RequestsPerMinute: 60, Burst: 1}, steps: []step{{0, enter("a", "b")}, {0, why}}, want: []string{"0s a in", "0s 1 wait for requests per minute, until 1s"}},
+		"tokens":      {cfg: Config{TokensPerMinute: 60}, steps: []step{{0, needs("a", 6)}, {0, needs("b", 2)}, {0, why}}, want: []string{"0s a in", "0s 1 wait for tokens per minute, until 2s"}},
+		"a pause":     {steps: []step{{0, coolLate(10*s, 1)}, {0, enter("a")}, {0, why}}, want: []string{"0s 1 wait for the end of a cool-down, until 11s"}},
+		"its jitter":  {steps: []step{{0, coolLate(10*s, 1)}, {10 * s, enter("a")}, {10 * s, why}}, want: []string{"10s 1 wait for readmission after a cool-down, until 11s"}},
+		"readmission": {steps: []step{{0, cool(10 * s)}, {10 * s, enter("a", "b")}, {10 * s, why}}, want: []string{"10s a in", "10s 1 wait for readmission after a cool-down, until 10.1s"}},
+		"the server":  {steps: []step{{0, enter("a")}, {0, hears("a", Allowance{Reset: 7 * s, AtOnce: true})}, {0, enter("b")}, {0, why}}, want: []string{"0s a in", "0s 1 wait for the limit that the server told, until 7s"}},
+		"the load, as long as nothing is heard": {cfg: Config{StartInFlight: 1}, steps: []step{{0, enter("a", "b")}, {0, why}},
+			want: []string{"0s a in", "0s 1 wait for the load on the server to ease, until 1s"}},
+		"the load": {cfg: Config{StartInFlight: 1}, steps: []step{{0, enter("a", "b")}, {0, firstOutput("a", 1)}, {0, why}},
+			want: []string{"0s a in", "0s 1 wait for the load on the server to ease, nobody knows when"}},
+		"nothing": {steps: []step{{0, enter("a", "b")}, {0, why}}, want: []string{"0s a in", "0s b in", "0s 0 wait for , nobody knows when"}},
+	})
+}
+
+func TestStatsTellTheLimitAndTheLongestWait(t *testing.T) {
+	const s = time.Second
+	for name, tt := range map[string]struct {
+		cfg  Config
+		want int
+	}{
+		"a number was set":      {Config{MaxInFlight: 4, StartInFlight: -1}, 4},
+		"less than is learned":  {Config{MaxInFlight: 4, StartInFlight: 8}, 4},
+		"more than is learned":  {Config{MaxInFlight: 20, StartInFlight: 8}, 8},
+		"nothing but what is":   {Config{StartInFlight: 8}, 8},
+		"what it begins with":   {Config{StartInFlight: defaultStart}, 8},
+		"there is none":         {Config{StartInFlight: -1}, 0},
+		"less than one is none": {Config{StartInFlight: -1, MaxInFlight: -3}, 0},
+	} {
+		r := newRig(t, tt.cfg)
+		assert.Equal(t, tt.want, r.core.stats(r.now).Limit, name)
+	}
+
+	r := newRig(t, Config{MaxInFlight: 1})
+	enter("held")(r)
+	by("a", "a1")(r)
+	r.until(s)
+	by("b", "b1")(r)
+	with(Demand{Priority: 1}, "c1")(r)
+	r.until(3 * s)
+	assert.Equal(t, 3*s, r.core.stats(r.now).Longest)
+	leave("a1")(r)
+	assert.Equal(t, 2*s, r.core.stats(r.now).Longest)
+}
+
+// A context may be heard of a little after its deadline. Until then its caller
+// stands in line like any other: that it would wait for no time is no reason to
+// refuse it.
+func TestADeadlineThatHasPassedIsTheContextsBusiness(t *testing.T) {
+	r := newRig(t, Config{MaxInFlight: 1})
+	enter("held")(r)
+	w, err := r.core.enter(r.now, r.now.Add(-time.Millisecond), Demand{}, new(seat))
+	require.NoError(t, err)
+	require.NotNil(t, w)
+}
+
+// The default bound of the queue is ten thousand, one more is refused.
+func TestTheDefaultQueueIsBounded(t *testing.T) {
+	r := newRig(t, Config{MaxInFlight: 1})
+	enter("held")(r)
+	for range 10_000 {
+		w, err := r.core.enter(r.now, time.Time{}, Demand{}, new(seat))
+		require.NoError(t, err)
+		require.NotNil(t, w)
+	}
+	_, err := r.core.enter(r.now, time.Time{}, Demand{}, new(seat))
+	assert.Equal(t, &QueueFullError{Queued: 10_000, Max: 10_000, For: InFlight}, err)
 }
 
 func TestTimerThatFiresEarlyIsSetAnew(t *testing.T) {
@@ -413,7 +538,7 @@ func runInvariants(t *testing.T, rnd *rand.Rand) {
 
 	type caller struct {
 		w        *waiter
-		seat     seat
+		seat     *seat
 		started  time.Time
 		number   int
 		deadline time.Time
@@ -462,7 +587,7 @@ func runInvariants(t *testing.T, rnd *rand.Rand) {
 				return false
 			}
 			if x.w.err == nil {
-				x.seat = *x.w.seat
+				x.seat = x.w.seat
 				started(x)
 			} else {
 				require.False(t, x.deadline.IsZero(), "refused without a deadline")
@@ -473,6 +598,20 @@ func runInvariants(t *testing.T, rnd *rand.Rand) {
 	settle := func() {
 		collect()
 		require.Equal(t, len(out), c.inFlight)
+		first := time.Time{}
+		for _, x := range out {
+			if first.IsZero() || x.started.Before(first) {
+				first = x.started
+			}
+		}
+		if len(out) > 0 {
+			require.Equal(t, now.Sub(first), c.stats(now).Oldest)
+		}
+		rolled := 0
+		for s := c.out.oldest; s != nil; s = s.newer {
+			rolled++
+		}
+		require.Equal(t, len(out), rolled, "on the roll")
 		require.Equal(t, len(line), c.queue.len)
 		if cfg.MaxInFlight > 0 {
 			require.LessOrEqual(t, len(out), cfg.MaxInFlight)
@@ -533,7 +672,7 @@ func runInvariants(t *testing.T, rnd *rand.Rand) {
 		case spent > 0:
 			x.booked = spent
 		}
-		c.exit(now, &x.seat, r, used)
+		c.exit(now, x.seat, r, used)
 	}
 
 	for range 400 {
@@ -551,8 +690,8 @@ func runInvariants(t *testing.T, rnd *rand.Rand) {
 				x.demand.Finishing = rnd.IntN(3) == 0
 			}
 			queued := c.queue.len
-			var s seat
-			w, err := c.enter(now, x.deadline, x.demand, &s)
+			s := new(seat)
+			w, err := c.enter(now, x.deadline, x.demand, s)
 			collect() // those who were due before
 			switch {
 			case err != nil:
@@ -575,9 +714,9 @@ func runInvariants(t *testing.T, rnd *rand.Rand) {
 			if len(out) > 0 {
 				x := out[rnd.IntN(len(out))]
 				if rnd.IntN(2) == 0 {
-					c.firstOutput(now, &x.seat, now.Sub(x.started))
+					c.firstOutput(now, x.seat, now.Sub(x.started))
 				} else {
-					c.output(now, &x.seat, rnd.IntN(100))
+					c.output(now, x.seat, rnd.IntN(100))
 				}
 			}
 			if len(line) > 0 {

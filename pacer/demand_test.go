@@ -144,6 +144,155 @@ func TestTooLargeIsToldAtOnce(t *testing.T) {
 	assert.NotNil(t, p.TryAcquireFor(pacer.Demand{Tokens: 1000}))
 }
 
+// Who leaves may have been in the way of somebody whose time comes sooner.
+func TestWhoLeavesWakesTheNextInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPacer(t, pacer.Config{TokensPerMinute: 1000, TokenBurst: -1})
+		began := time.Now()
+		require.NotNil(t, p.TryAcquireFor(pacer.Demand{Tokens: 500}))
+		time.Sleep(30 * time.Second)
+		require.NotNil(t, p.TryAcquireFor(pacer.Demand{Tokens: 500}))
+		big, err := p.Enqueue(t.Context(), pacer.Demand{Tokens: 1000})
+		require.NoError(t, err)
+		assert.Equal(t, began.Add(90*time.Second), p.Stats().Next)
+		time.AfterFunc(time.Second, big.Cancel)
+		_, err = p.AcquireFor(t.Context(), pacer.Demand{Tokens: 400})
+		require.NoError(t, err)
+		assert.Equal(t, time.Minute, time.Since(began))
+	})
+}
+
+// Output that makes room lets one in, and wakes the one behind it when a rate lets
+// that in.
+func TestWhoHearsOutputWakesTheNextInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPacer(t, pacer.Config{StartInFlight: 8, RequestsPerMinute: 20, Burst: 8})
+		began := time.Now()
+		var out []*pacer.Permit
+		for range 8 {
+			out = append(out, acquire(t, p))
+		}
+		time.Sleep(500 * time.Millisecond)
+		for _, permit := range out {
+			permit.FirstOutput(500 * time.Millisecond)
+		}
+		var wg sync.WaitGroup
+		for _, want := range []time.Duration{3500 * time.Millisecond, 6 * time.Second} {
+			wg.Go(func() {
+				acquire(t, p)
+				assert.Equal(t, want, time.Since(began))
+			})
+			synctest.Wait()
+		}
+		time.Sleep(3 * time.Second)
+		assert.Equal(t, 2, p.Stats().Queued)
+		for _, permit := range out {
+			permit.Output(50)
+		}
+		wg.Wait()
+	})
+}
+
+// Return frees the place in the minute, Release does not, also where nothing is
+// learned.
+func TestReturnFreesThePlaceInTheMinute(t *testing.T) {
+	for _, start := range []int{-1, 8} {
+		p := newPacer(t, pacer.Config{StartInFlight: start, RequestsPerMinute: 1})
+		permit := p.TryAcquire()
+		assert.Nil(t, p.TryAcquire())
+		permit.Return()
+		permit = p.TryAcquire()
+		require.NotNil(t, permit)
+		permit.Return()
+		ticket, err := p.Enqueue(t.Context(), pacer.Demand{})
+		require.NoError(t, err)
+		ticket.Cancel() // as a ticket does that was not used
+		permit = p.TryAcquire()
+		require.NotNil(t, permit)
+		permit.Release()
+		assert.Nil(t, p.TryAcquire())
+	}
+}
+
+// What is heard without a permit is taken for the answer to the last request, with
+// one to that: those that began later may not be part of it.
+func TestHeedKnowsWhatBeganLater(t *testing.T) {
+	for name, start := range map[string]int{"fixed": -1, "learned": 50} {
+		p := newPacer(t, pacer.Config{StartInFlight: start})
+		var first *pacer.Permit
+		for i := range 5 {
+			permit := acquire(t, p)
+			if i == 0 {
+				first = permit
+			}
+		}
+		left := func() (n int) {
+			for n < 100 && p.TryAcquire() != nil {
+				n++
+			}
+			return n
+		}
+		p.Heed(first, pacer.Allowance{Remaining: 11, Reset: time.Hour, AtOnce: true})
+		assert.Equal(t, 11-4, left(), "%s: four began later", name)
+		p.Heed(nil, pacer.Allowance{Remaining: 3, Reset: time.Hour, AtOnce: true})
+		assert.Equal(t, 3, left(), "%s: none did", name)
+	}
+}
+
+// To try in vain is no promise: it leaves nothing reserved that would let more in
+// at once later.
+func TestATryInVainHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPacer(t, pacer.Config{RequestsPerMinute: 60, Burst: 2})
+		at := func() (n int) {
+			for n < 10 && p.TryAcquire() != nil {
+				n++
+			}
+			return n
+		}
+		assert.Equal(t, 2, at())
+		time.Sleep(time.Second - time.Millisecond)
+		assert.Equal(t, 0, at())
+		time.Sleep(time.Millisecond)
+		assert.Equal(t, 1, at())
+		time.Sleep(1500 * time.Millisecond)
+		assert.Equal(t, 1, at())
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, 2, at())
+	})
+}
+
+// What was reserved is settled by Done and given back by Return, whatever else is
+// bounded.
+func TestTokensAreSettledAtTheEnd(t *testing.T) {
+	for name, cfg := range map[string]pacer.Config{
+		"nothing else":    {StartInFlight: -1},
+		"places":          {StartInFlight: -1, MaxInFlight: 10},
+		"what is learned": {StartInFlight: 8},
+		"a rate":          {StartInFlight: -1, RequestsPerMinute: 600},
+	} {
+		cfg.TokensPerMinute, cfg.TokenBurst = 1000, -1
+		p := newPacer(t, cfg)
+		take := func() *pacer.Permit {
+			permit := p.TryAcquireFor(pacer.Demand{Tokens: 300})
+			require.NotNil(t, permit, name)
+			return permit
+		}
+		a, b, c := take(), take(), take()
+		assert.Equal(t, 900, p.Stats().TokensBooked, name)
+		assert.Nil(t, p.TryAcquireFor(pacer.Demand{Tokens: 300}), name)
+		assert.Equal(t, 900, p.Stats().TokensBooked, "%s: who is refused takes none", name)
+		a.Done(pacer.Result{Outcome: pacer.Answered, Tokens: 20})
+		assert.Equal(t, 620, p.Stats().TokensBooked, name)
+		b.Return()
+		assert.Equal(t, 320, p.Stats().TokensBooked, name)
+		c.Release()
+		assert.Equal(t, 320, p.Stats().TokensBooked, name)
+		take().Done(pacer.Result{Outcome: pacer.Failed, Outputs: -1})
+		assert.Equal(t, 320, p.Stats().TokensBooked, "%s: less than no output is none", name)
+	}
+}
+
 // 45 agents start at once, and nothing is known: eight at once, then one each
 // second, until the first output is heard. Then it is seen how they do.
 func TestFortyFiveAtOnce(t *testing.T) {

@@ -62,7 +62,9 @@
 //   - Nothing is lost. A waiter who goes away gives back what was being given
 //     to it, under any race. A permit counts once, however often it is
 //     released. A permit that was not used can be handed back with
-//     [Permit.Return], together with its place in the minute.
+//     [Permit.Return], together with its place in the minute. One that nobody
+//     gives back can be seen ([Stats], Oldest), costs no memory but its own, and
+//     keeps its tokens for a minute.
 //
 // There is no goroutine behind a Pacer and nothing to close. Permits, tickets
 // and pacers may be used from any goroutine. There is no state outside of them.

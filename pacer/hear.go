@@ -79,7 +79,7 @@ func (c *climber) served(now time.Duration, s *seat) {
 	c.deaf = false
 	c.heardAt = now
 	if s.heard.pieces == 0 {
-		c.unheard.remove(s.number)
+		c.unheard.remove(s)
 		if c.wait > 0 {
 			c.unheard.forget(s.began - max(seconds(longBefore*c.wait), leastBefore))
 		}
@@ -95,9 +95,7 @@ func (c *climber) ended(now time.Duration, s *seat, r Result) {
 	full := c.deaf && c.inFlight >= c.limit()
 	c.inFlight--
 	h := &s.heard
-	if h.pieces == 0 {
-		c.unheard.remove(s.number)
-	}
+	c.unheard.remove(s)
 	switch r.Outcome {
 	case Refused:
 		c.refused(now, s)

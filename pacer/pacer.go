@@ -12,6 +12,7 @@ import (
 // concurrent use, starts no goroutine that outlives a wait, and needs no Close.
 type Pacer struct {
 	rand func() float64
+	born time.Time // what Permit.Output counts from
 
 	mu    sync.Mutex
 	core  core
@@ -58,9 +59,6 @@ func (p *Pacer) enter(ctx context.Context, d Demand, permit *Permit) (*waiter, e
 	deadline, _ := ctx.Deadline()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.core.enterFree() {
-		return nil, nil
-	}
 	now := time.Now()
 	w, err := p.core.enter(now, deadline, d, &permit.seat)
 	p.armLocked(now)
@@ -101,9 +99,6 @@ func (p *Pacer) TryAcquire() *Permit { return p.TryAcquireFor(Demand{}) }
 func (p *Pacer) TryAcquireFor(d Demand) *Permit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.core.enterFree() {
-		return &Permit{pacer: p}
-	}
 	if p.core.tokens != nil && !p.core.tokens.fits(d.need()) {
 		return nil
 	}
@@ -170,6 +165,10 @@ type Stats struct {
 	InFlight int // permits out
 	Queued   int // callers waiting
 
+	// Oldest is how long the oldest of the permits out has been out. If that is
+	// longer than any request may take, somebody forgot to give one back.
+	Oldest time.Duration
+
 	// Limit is how many may be in flight now, by what was learned and by
 	// MaxInFlight; zero if there is no limit. By what was learned, those that
 	// are Forgotten may be in flight besides.
@@ -225,7 +224,7 @@ func (p *Pacer) tell(permit *Permit, f func(c *core, now time.Time)) {
 func (p *Pacer) giveBack(permit *Permit, r Result, used bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if used && p.core.exitFree() {
+	if used && p.core.exitFree(&permit.seat) {
 		return
 	}
 	now := time.Now()

@@ -82,6 +82,10 @@ func TestConfig(t *testing.T) {
 		"a burst of more than a minute":  {pacer.Config{RequestsPerMinute: 9, Burst: 10}, "pacer: Burst is 10, want at most RequestsPerMinute, 9"},
 		"a burst without a rate":         {pacer.Config{Burst: 10}, ""},
 		"a rate too low to tell a tenth": {pacer.Config{RequestsPerMinute: 1}, ""},
+		"all tokens of a minute at once": {pacer.Config{TokensPerMinute: 9, TokenBurst: 9}, ""},
+		"more than that at once":         {pacer.Config{TokensPerMinute: 9, TokenBurst: 10}, "pacer: TokenBurst is 10, want at most TokensPerMinute, 9"},
+		"a burst without tokens":         {pacer.Config{TokenBurst: 10}, ""},
+		"too few tokens to tell a tenth": {pacer.Config{TokensPerMinute: 1}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := pacer.New(tt.cfg)
@@ -369,7 +373,7 @@ func TestStatsTellWhoWaitsForWhat(t *testing.T) {
 			})
 		}
 		time.Sleep(200 * time.Millisecond)
-		assert.Equal(t, pacer.Stats{InFlight: 1, Limit: 1, Queued: 2, WaitingFor: pacer.InFlight, Longest: 200 * time.Millisecond}, p.Stats())
+		assert.Equal(t, pacer.Stats{InFlight: 1, Oldest: 200 * time.Millisecond, Limit: 1, Queued: 2, WaitingFor: pacer.InFlight, Longest: 200 * time.Millisecond}, p.Stats())
 
 		held.Release()
 		assert.Equal(t, pacer.Stats{Limit: 1, Queued: 2, WaitingFor: pacer.Rate, Next: began.Add(time.Second), Longest: 200 * time.Millisecond}, p.Stats())
@@ -379,6 +383,85 @@ func TestStatsTellWhoWaitsForWhat(t *testing.T) {
 		assert.Equal(t, pacer.Stats{Limit: 1, Queued: 2, WaitingFor: pacer.CoolDown, Next: end, Longest: 200 * time.Millisecond, CoolDownUntil: end}, p.Stats())
 		wg.Wait()
 		idle(t, p)
+	})
+}
+
+// A permit that is never given back shows by its age, under a limit that was set
+// as under one that is learned.
+func TestStatsTellTheOldestPermit(t *testing.T) {
+	for name, cfg := range map[string]pacer.Config{
+		"nothing is bounded": {StartInFlight: -1},
+		"a number was set":   {StartInFlight: -1, MaxInFlight: 4},
+		"it is learned":      {StartInFlight: 4},
+		"with a rate":        {StartInFlight: -1, RequestsPerMinute: 60_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPacer(t, cfg)
+				assert.Zero(t, p.Stats().Oldest)
+				first := acquire(t, p)
+				assert.Zero(t, p.Stats().Oldest)
+				time.Sleep(time.Second)
+				second := p.TryAcquire()
+				require.NotNil(t, second)
+				time.Sleep(time.Second)
+				third := acquire(t, p)
+				ticket, err := p.Enqueue(t.Context(), pacer.Demand{})
+				require.NoError(t, err)
+				assert.Equal(t, 2*time.Second, p.Stats().Oldest)
+
+				second.Return() // out of the middle
+				assert.Equal(t, 2*time.Second, p.Stats().Oldest)
+				first.Done(pacer.Result{Outcome: pacer.Answered, Outputs: 5})
+				assert.Zero(t, p.Stats().Oldest)
+				time.Sleep(24 * time.Hour)
+				assert.Equal(t, 24*time.Hour, p.Stats().Oldest)
+				for range 100 { // others come and go
+					acquire(t, p).Release()
+				}
+				third.Release()
+				assert.Equal(t, 24*time.Hour, p.Stats().Oldest, "of a ticket that nobody waits for")
+				ticket.Cancel()
+				idle(t, p)
+			})
+		})
+	}
+}
+
+// What one pacer hears is nothing to another: a cool-down, a limit that was told,
+// a permit.
+func TestPacersShareNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, other := newPacer(t, pacer.Config{MaxInFlight: 1}), newPacer(t, pacer.Config{MaxInFlight: 1})
+		permit := acquire(t, one)
+		one.CoolDown(time.Hour)
+		one.Heed(permit, pacer.Allowance{Reset: time.Hour, AtOnce: true})
+		other.Heed(permit, pacer.Allowance{Remaining: 1, Reset: time.Hour, AtOnce: true})
+		assert.Nil(t, one.TryAcquire())
+		acquire(t, other).Release()
+		assert.Nil(t, other.TryAcquire(), "one was left, after a request that was none of its own")
+		assert.Equal(t, 1, one.Stats().InFlight)
+		permit.Release()
+		assert.Zero(t, one.Stats().InFlight)
+	})
+}
+
+// Rand is the caller's: it may look at the pacer, and fall over.
+func TestRandRunsWithoutTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p *pacer.Pacer
+		calls := 0
+		p = newPacer(t, pacer.Config{Rand: func() float64 {
+			assert.Zero(t, p.Stats().InFlight)
+			if calls++; calls == 1 {
+				panic("in Rand")
+			}
+			return math.NaN()
+		}})
+		assert.PanicsWithValue(t, "in Rand", func() { p.CoolDown(time.Second) })
+		acquire(t, p).Release()
+		p.CoolDown(time.Second)
+		assert.Equal(t, []time.Duration{time.Second}, admissions(t, p, 1, 0), "no number is no jitter")
 	})
 }
 

@@ -82,7 +82,7 @@ func (r Result) spent(used bool) int {
 type Permit struct {
 	pacer *Pacer
 	ended atomic.Bool
-	due   atomic.Int64 // before this moment, in nanoseconds since 1970, Output has nothing to say
+	due   atomic.Int64 // before this moment, in nanoseconds since pacer.born, Output has nothing to say
 
 	seat seat // guarded by pacer.mu once the permit is out
 }
@@ -104,7 +104,7 @@ func (p *Permit) Output(pieces int) {
 	if pieces <= 0 || !p.out() {
 		return
 	}
-	now := time.Now().UnixNano()
+	now := int64(time.Since(p.pacer.born)) // not UnixNano: clocks are set back
 	if due := p.due.Load(); now < due || !p.due.CompareAndSwap(due, now+int64(outputEvery)) {
 		return
 	}

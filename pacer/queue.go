@@ -45,7 +45,7 @@ type level struct {
 	rank        int
 	first, last *lane
 	lanes       map[string]*lane
-	passed      int // how many went from above while somebody waited here
+	passed      int // how many went from above while somebody waited here, up to patience
 }
 
 type lane struct {
@@ -86,7 +86,7 @@ func (q *queue) next() *waiter {
 	}
 	turn := q.levels[0]
 	for _, l := range q.levels[1:] {
-		if l.passed >= max(patience, turn.passed) {
+		if l.passed >= patience {
 			turn = l
 		}
 	}

@@ -2,6 +2,7 @@ package pacer
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -82,6 +83,18 @@ func TestQueue(t *testing.T) {
 				{0, turns(4)}, {0, with(Demand{Agent: "mid"}, "mid")}, {0, turns(10)}},
 			want: in("x", "h1", "h2", "h3", "h4", "h5", "h6", "h7", "h8", "lo", "h9", "h10", "h11", "h12", "mid"),
 		},
+		"who comes after one that left is passed over as often as any": {
+			cfg: one,
+			steps: []step{{0, enter("x")}, {0, with(Demand{Agent: "hi", Priority: 5}, many("h", 20)...)}, {0, with(Demand{Agent: "lo"}, "lo1")}, {0, turns(7)},
+				{0, leave("lo1")}, {0, with(Demand{Agent: "lo"}, "lo2")}, {0, turns(9)}},
+			want: in("x", "h1", "h2", "h3", "h4", "h5", "h6", "h7", "h8", "h9", "h10", "h11", "h12", "h13", "h14", "h15", "lo2"),
+		},
+		"no priority is too high or too low": {
+			cfg: one,
+			steps: []step{{0, enter("x")}, {0, with(Demand{Priority: math.MinInt}, "lowest")}, {0, enter("y")}, {0, with(Demand{Priority: math.MaxInt}, "highest")},
+				{0, turns(3)}},
+			want: in("x", "highest", "y", "lowest"),
+		},
 		"finishing goes first, where that is asked for": {
 			cfg:   finish,
 			steps: []step{{0, by("a", "a1", "a2")}, {0, with(Demand{Agent: "b", Finishing: true}, "b1")}, {0, turns(3)}},
@@ -136,6 +149,27 @@ func TestPlace(t *testing.T) {
 	r.until(5 * time.Second)
 	assert.Equal(t, Place{Ahead: 0, Waited: 5 * time.Second, For: InFlight, Expected: time.Second}, at("b1"))
 	assert.Equal(t, Place{Ahead: 1, Waited: 5 * time.Second, For: InFlight, Expected: 3 * time.Second}, at("a3"))
+	r.until(9 * time.Second)
+	assert.Equal(t, Place{Ahead: 1, Waited: 9 * time.Second, For: InFlight}, at("a3"), "any moment now")
+
+	// Nobody waits, for an hour. That is not how fast a line moves.
+	turns(2)(r)
+	r.until(time.Hour)
+	by("d", "d1", "d2")(r)
+	gap := r.core.pace.gap
+	turns(1)(r)
+	assert.Equal(t, gap, r.core.pace.gap)
+	assert.Equal(t, Place{For: InFlight, Expected: gap}, at("d2"))
+}
+
+// Who waits for what the server told is told how long that is.
+func TestPlaceBeforeALimitThatWasTold(t *testing.T) {
+	r := newRig(t, Config{})
+	enter("x")(r)
+	hears("x", Allowance{Reset: 7 * time.Second, AtOnce: true})(r)
+	enter("a")(r)
+	r.until(2 * time.Second)
+	assert.Equal(t, Place{Waited: 2 * time.Second, For: Allotted, Expected: 5 * time.Second}, r.core.place(r.now, r.waiting["a"]))
 }
 
 // Agents that ask once each leave nothing behind, whether they are served or leave.
@@ -176,7 +210,8 @@ func TestAgentsAreForgotten(t *testing.T) {
 	assert.Zero(t, c.queue.len)
 	assert.Empty(t, c.queue.levels)
 	assert.Len(t, c.queue.spare.lanes, 1)
-	assert.Empty(t, c.climb.unheard.line)
-	assert.Empty(t, c.climb.unheard.forgotten)
+	assert.Nil(t, c.out.oldest)
+	assert.Nil(t, c.climb.unheard.next)
+	assert.Zero(t, c.climb.unheard.forgotten)
 	assert.LessOrEqual(t, cap(c.climb.round), mostPoints*2)
 }

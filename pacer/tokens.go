@@ -119,7 +119,9 @@ func (p *purse) settle(now time.Time, b booking, used int64) {
 	default:
 		return // and was in the bucket's books for a minute, as it should
 	}
-	p.level = min(p.burst, p.level-float64(more))
+	// What a minute does not pay is forgiven, or one server that reports nonsense
+	// would shut us out for good.
+	p.level = max(-float64(p.limit), min(p.burst, p.level-float64(more)))
 }
 
 // booked returns what is booked in the last minute.

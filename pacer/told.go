@@ -49,8 +49,6 @@ type allotment struct {
 	until time.Time // then this is void
 }
 
-func (t *told) on() bool { return t.requests.on || t.tokens.on }
-
 // heed takes in what the server said in its answer to a request after which so
 // many were admitted. Those may or may not be part of it, and are taken not to
 // be.
@@ -98,11 +96,8 @@ func (a *allotment) opens(now time.Time, n float64) time.Time {
 		n = min(n, a.all) // an estimate is no reason to wait for ever
 	}
 	left := a.left + now.Sub(a.asOf).Seconds()*a.rate
-	switch {
-	case left >= n-slack:
+	if left >= n-slack {
 		return now
-	case a.rate <= 0:
-		return a.until
 	}
 	if wait := math.Ceil((n - left) / a.rate * float64(time.Second)); wait < float64(a.until.Sub(now)) {
 		return now.Add(time.Duration(wait))

@@ -44,6 +44,34 @@ func TestTold(t *testing.T) {
 			steps: []step{{0, enter("x")}, {0, hears("x", Allowance{Limit: 10}, Allowance{Remaining: -1, Limit: -1, Reset: 30 * s}, Allowance{Reset: -30 * s})}, {0, enter("a")}},
 			want:  []string{"0s x in", "0s a in"},
 		},
+		"and is no news of what was told before": {
+			steps: []step{{0, enter("x")}, {0, hears("x", Allowance{Reset: 30 * s, AtOnce: true})}, {1 * s, hears("x", Allowance{Remaining: 9, Limit: 10})}, {1 * s, enter("a")}, {40 * s, look}},
+			want:  []string{"0s x in", "30s a in"},
+		},
+		"requests that began later are not tokens": {
+			steps: []step{{0, needs("x", 1)}, {0, needs("y", 1)}, {0, needs("z", 1)}, {0, hears("x", Allowance{Tokens: true, Remaining: 100, Reset: 30 * s, AtOnce: true})},
+				{0, needs("a", 100)}, {0, needs("b", 1)}, {40 * s, look}},
+			want: []string{"0s x in", "0s y in", "0s z in", "0s a in", "30s b in"},
+		},
+		"all there is lets in one of any size, and one of no tokens behind it": {
+			steps: []step{{0, needs("x", 1)}, {0, hears("x", Allowance{Tokens: true, Remaining: 100, Limit: 100, Reset: 30 * s})}, {0, needs("a", 5000)},
+				{0, enter("b")}, {0, needs("c", 1)}, {40 * s, look}},
+			want: []string{"0s x in", "0s a in", "0s b in", "30s c in"},
+		},
+		"an estimate of less than nothing adds none": {
+			steps: []step{{0, needs("x", 1)}, {0, hears("x", Allowance{Tokens: true, Remaining: 10, Limit: 100, Reset: 30 * s, AtOnce: true})}, {0, needs("a", -1000)},
+				{0, needs("b", 20)}, {40 * s, look}},
+			want: []string{"0s x in", "0s a in", "30s b in"},
+		},
+		"of requests and tokens the later": {
+			steps: []step{{0, needs("x", 1)}, {0, hears("x", Allowance{Reset: 30 * s, AtOnce: true}, Allowance{Tokens: true, Remaining: 50, Limit: 100, Reset: 60 * s})},
+				{0, needs("a", 50)}, {40 * s, look}},
+			want: []string{"0s x in", "30s a in"},
+		},
+		"what comes back more slowly than it is said to is all there at the time that was said": {
+			steps: []step{{0, needs("x", 1)}, {0, hears("x", Allowance{Tokens: true, Limit: 600, Reset: 10 * s})}, {0, needs("a", 50)}, {0, needs("b", 300)}, {40 * s, look}},
+			want:  []string{"0s x in", "5s a in", "10s b in"},
+		},
 		"nobody is held back for a day: after two minutes it is seen what holds then": {
 			steps: []step{{0, enter("x")}, {0, hears("x", Allowance{Reset: 24 * time.Hour, AtOnce: true})}, {0, enter("a")}, {130 * s, look}},
 			want:  []string{"0s x in", "2m0s a in"},

@@ -1,68 +1,58 @@
 package pacer
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 const (
 	longBefore  = 8                      // usual waits for the first output by which one that is served began later
 	leastBefore = 250 * time.Millisecond // and this at least
 )
 
-// unheard are the requests under way that have given no output yet, in the order
-// in which they began. One that had been waiting for long when another began that
-// is served nevertheless got lost on its way or is forgotten by the server: it
-// takes no place there, however long we go on waiting for it.
+// unheard are the requests under way that have given no output yet. One that had
+// been waiting for long when another began that is served nevertheless got lost on
+// its way or is forgotten by the server: it takes no place there, however long we
+// go on waiting for it.
 type unheard struct {
-	line      []unheardOf // of the requests after gone
-	head      int         // how many of these, from the first on, do not wait any more
-	gone      int64
-	forgotten []int64 // numbers, in order
+	next      *seat // of the roll, the oldest that waits; those before it do not, or are forgotten
+	forgotten int
 }
 
-type unheardOf struct {
-	began   time.Duration
-	waiting bool
+// A silence is what is known of a request that has given no output.
+type silence int
+
+const (
+	notSilent silence = iota // it has, or it has ended
+	silent                   // it waits
+	forgotten                // others do not wait as long
+)
+
+// add is told of a request that begins, the newest of the roll.
+func (u *unheard) add(s *seat) {
+	s.silence = silent
+	if u.next == nil {
+		u.next = s
+	}
 }
 
-// add is told of a request that begins. Numbers follow one another.
-func (u *unheard) add(number int64, began time.Duration) {
-	if len(u.line) == 0 {
-		u.gone = number - 1
+// remove is told that a request has given output, or ends and is still in the roll.
+func (u *unheard) remove(s *seat) {
+	if s.silence == forgotten {
+		u.forgotten--
 	}
-	u.line = append(u.line, unheardOf{began: began, waiting: true})
-}
-
-// remove is told that a request has given output, or ended.
-func (u *unheard) remove(number int64) {
-	if i := number - u.gone - 1; i >= int64(u.head) && i < int64(len(u.line)) {
-		u.line[i].waiting = false
-		u.trim()
-		return
-	}
-	if i, ok := slices.BinarySearch(u.forgotten, number); ok {
-		u.forgotten = slices.Delete(u.forgotten, i, i+1)
-	}
+	s.silence = notSilent
+	u.pass()
 }
 
 // forget is told that those who began before a time are forgotten.
 func (u *unheard) forget(before time.Duration) {
-	for u.head < len(u.line) && u.line[u.head].began < before {
-		u.forgotten = append(u.forgotten, u.gone+int64(u.head)+1)
-		u.line[u.head].waiting = false
-		u.trim()
+	for u.next != nil && u.next.began < before {
+		u.next.silence = forgotten
+		u.forgotten++
+		u.pass()
 	}
 }
 
-// trim drops those from the first on that do not wait, from time to time.
-func (u *unheard) trim() {
-	for u.head < len(u.line) && !u.line[u.head].waiting {
-		u.head++
-	}
-	if 2*u.head >= len(u.line) {
-		u.gone += int64(u.head)
-		u.line = u.line[:copy(u.line, u.line[u.head:])]
-		u.head = 0
+func (u *unheard) pass() {
+	for u.next != nil && u.next.silence != silent {
+		u.next = u.next.newer
 	}
 }

@@ -15,43 +15,62 @@ func TestUnheard(t *testing.T) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	type request struct {
-		number    int64
-		began     time.Duration
-		forgotten bool
+		seat             *seat
+		heard, forgotten bool
 	}
+	var r roll
 	var u unheard
-	var line []request
-	number, now := int64(7), time.Duration(0) // from anywhere
+	var line []*request
+	now := time.Duration(0)
 	for range 5_000 {
 		now += time.Duration(rnd.IntN(3))
-		switch rnd.IntN(20) {
-		case 0, 1, 2, 3, 4, 5, 6, 7:
-			u.add(number, now)
-			line = append(line, request{number: number, began: now})
-			number++
-		case 8:
+		var some *request
+		if len(line) > 0 {
+			some = line[rnd.IntN(len(line))]
+		}
+		switch n := rnd.IntN(20); {
+		case n < 8 || some == nil:
+			x := &request{seat: &seat{began: now}}
+			r.add(x.seat)
+			u.add(x.seat)
+			line = append(line, x)
+		case n == 8:
 			before := now - time.Duration(rnd.IntN(30))
 			u.forget(before)
-			for i := range line {
-				line[i].forgotten = line[i].forgotten || line[i].began < before
+			for _, x := range line {
+				x.forgotten = x.forgotten || !x.heard && x.seat.began < before
 			}
-		default: // perhaps for the second time
-			n := rnd.Int64N(number + 1)
-			u.remove(n)
-			line = slices.DeleteFunc(line, func(r request) bool { return r.number == n })
+		case n < 14: // perhaps for the second time
+			u.remove(some.seat)
+			some.heard, some.forgotten = true, false
+		default:
+			u.remove(some.seat)
+			r.remove(some.seat)
+			line = slices.DeleteFunc(line, func(x *request) bool { return x == some })
 		}
-		var want []int64
-		for _, r := range line {
-			if r.forgotten {
-				want = append(want, r.number)
+		want, got := 0, 0
+		for _, x := range line {
+			if x.forgotten {
+				want++
+			}
+			if x.seat.silence == forgotten {
+				got++
+				require.True(t, x.forgotten, "seed %d: one is forgotten that is not", seed)
 			}
 		}
-		require.True(t, slices.Equal(want, u.forgotten), "seed %d: forgotten are %d, want %d", seed, u.forgotten, want)
+		require.Equal(t, want, got, "seed %d", seed)
+		require.Equal(t, want, u.forgotten, "seed %d", seed)
+		s := r.oldest
+		for _, x := range line {
+			require.Same(t, x.seat, s, "seed %d: on the roll", seed)
+			s = s.newer
+		}
+		require.Nil(t, s)
 	}
-	for len(line) > 0 {
-		u.remove(line[0].number)
-		line = line[1:]
+	for _, x := range line {
+		u.remove(x.seat)
+		r.remove(x.seat)
 	}
-	require.Empty(t, u.forgotten)
-	require.Empty(t, u.line, "nothing is kept of those that are gone")
+	require.Zero(t, u)
+	require.Zero(t, r)
 }

@@ -46,12 +46,14 @@ var families = [...]family{
 }
 
 // Parse returns what the headers of an answer say is left. The time is that at
-// which they came, for servers that tell dates. It returns nil where there is
-// nothing of use.
+// which they came, for servers that tell dates: these are held against the
+// answer's own Date where that is clearly another, since clocks differ. It returns
+// nil where there is nothing of use.
 func Parse(h http.Header, now time.Time) []pacer.Allowance {
 	if !speaks(h) {
 		return nil // most answers: not worth two dozen looks
 	}
+	now = there(h, now)
 	var of [2]best
 	for i := range families {
 		f := &families[i]
@@ -88,6 +90,18 @@ func speaks(h http.Header) bool {
 		}
 	}
 	return false
+}
+
+// apart is by how much two clocks differ at least if they do: a Date has whole
+// seconds, and was on its way for a while.
+const apart = 5 * time.Second
+
+// there is the time where the headers were written.
+func there(h http.Header, now time.Time) time.Time {
+	if date, err := http.ParseTime(h.Get("Date")); err == nil && date.Sub(now).Abs() >= apart {
+		return date
+	}
+	return now
 }
 
 func index(tokens bool) int {

@@ -139,22 +139,72 @@ func TestParse(t *testing.T) {
 			x-ratelimit-remaining: 3
 			x-ratelimit-reset: 7`,
 			[]pacer.Allowance{atOnce(requests(3, 0, 7*s))}},
-		"a count without a time":         {"x-ratelimit-remaining-requests: 0\nx-ratelimit-limit-requests: 10", nil},
-		"a time without a count":         {"x-ratelimit-reset-requests: 5s", nil},
-		"a time in the past":             {"anthropic-ratelimit-requests-remaining: 0\nanthropic-ratelimit-requests-reset: 2026-11-30T11:59:59Z", nil},
-		"a time that is now":             {"anthropic-ratelimit-requests-remaining: 0\nanthropic-ratelimit-requests-reset: 2026-11-30T12:00:00Z", nil},
-		"a time in another age":          {"x-ratelimit-remaining: 0\nx-ratelimit-reset: 99999999999", nil},
-		"a time before all times":        {"x-ratelimit-remaining: 0\nx-ratelimit-reset: -5", nil},
-		"an epoch in microseconds":       {"x-ratelimit-remaining: 0\nx-ratelimit-reset: 1796040005000000", nil},
-		"a date as HTTP writes it":       {"x-ratelimit-remaining: 0\nx-ratelimit-reset: Mon, 30 Nov 2026 12:00:09 GMT", []pacer.Allowance{atOnce(requests(0, 0, 9*s))}},
-		"days":                           {"x-ratelimit-remaining-requests: 0\nx-ratelimit-reset-requests: 1d2h3m", []pacer.Allowance{requests(0, 0, 26*time.Hour+3*time.Minute)}},
-		"words":                          {"x-ratelimit-remaining-requests: many\nx-ratelimit-reset-requests: soon", nil},
-		"not a number":                   {"x-ratelimit-remaining-requests: NaN\nx-ratelimit-reset-requests: NaN", nil},
-		"endless":                        {"x-ratelimit-remaining-requests: Inf\nx-ratelimit-reset-requests: +Inf", nil},
-		"a number too large to be one":   {"x-ratelimit-remaining-requests: 1e300\nx-ratelimit-reset-requests: 1s", nil},
-		"a part of a request is none":    {"x-ratelimit-remaining-requests: 0.9\nx-ratelimit-reset-requests: 1s", []pacer.Allowance{requests(0, 0, s)}},
-		"a limit that is not said":       {"x-ratelimit-limit-requests: -1\nx-ratelimit-remaining-requests: 4\nx-ratelimit-reset-requests: 1s", []pacer.Allowance{requests(4, 0, s)}},
-		"a list that is only separators": {"ratelimit: ,;,;=;,", nil},
+		"a server whose clock is an hour ahead of ours": {`
+			date: Mon, 30 Nov 2026 13:00:00 GMT
+			anthropic-ratelimit-requests-remaining: 0
+			anthropic-ratelimit-requests-reset: 2026-11-30T13:00:20Z`,
+			[]pacer.Allowance{requests(0, 0, 20*s)}},
+		"and one whose clock is an hour behind": {`
+			date: Mon, 30 Nov 2026 11:00:00 GMT
+			x-ratelimit-remaining: 0
+			x-ratelimit-reset: 1796036405000
+			x-tokenlimit-remaining: 0
+			x-tokenlimit-reset: 7`,
+			[]pacer.Allowance{atOnce(requests(0, 0, 5*s)), atOnce(tokens(0, 0, 7*s))}},
+		"clocks that differ by five seconds": {`
+			date: Mon, 30 Nov 2026 12:00:05 GMT
+			x-ratelimit-remaining: 0
+			x-ratelimit-reset: Mon, 30 Nov 2026 12:00:09 GMT`,
+			[]pacer.Allowance{atOnce(requests(0, 0, 4*s))}},
+		"clocks that differ by less, or an answer that was on its way for so long": {`
+			date: Mon, 30 Nov 2026 11:59:56 GMT
+			x-ratelimit-remaining: 0
+			x-ratelimit-reset: Mon, 30 Nov 2026 12:00:09 GMT`,
+			[]pacer.Allowance{atOnce(requests(0, 0, 9*s))}},
+		"a date that is none": {`
+			date: yesterday
+			x-ratelimit-remaining: 0
+			x-ratelimit-reset: 1796040005000`,
+			[]pacer.Allowance{atOnce(requests(0, 0, 5*s))}},
+		"tokens alone, as Together has them": {"x-tokenlimit-remaining: 5\nx-tokenlimit-reset: 1", []pacer.Allowance{atOnce(tokens(5, 0, s))}},
+		"a subscription that is used up, in other letters": {`
+			anthropic-ratelimit-unified-status:  allowed
+			anthropic-ratelimit-unified-5h-status:  REJECTED
+			anthropic-ratelimit-unified-5h-reset: 1796040030`,
+			[]pacer.Allowance{atOnce(requests(0, 0, 30*s))}},
+		"a policy in capital letters": {`
+			ratelimit-policy: "Requests";q=100;w=60
+			ratelimit: "Requests";r=12;t=30`,
+			[]pacer.Allowance{atOnce(requests(12, 100, 30*s))}},
+		"a draft without a time":           {"ratelimit: limit=100, remaining=0", nil},
+		"a draft without a count":          {"ratelimit: limit=100, reset=30", nil},
+		"a draft without either":           {"ratelimit: \"requests\";r=0, \"tokens\";t=5", nil},
+		"a count that is no number":        {"x-ratelimit-remaining-requests: NaN\nx-ratelimit-reset-requests: 5s", nil},
+		"a time that is no number":         {"x-ratelimit-remaining-requests: 0\nx-ratelimit-reset-requests: NaN", nil},
+		"an epoch with a part of a second": {"x-ratelimit-remaining: 0\nx-ratelimit-reset: 1796040005.5", []pacer.Allowance{atOnce(requests(0, 0, 5500*ms))}},
+		"a time of nothing":                {"x-ratelimit-remaining-requests: 0\nx-ratelimit-reset-requests: 0", nil},
+		"a duration of less than nothing":  {"x-ratelimit-remaining-requests: 0\nx-ratelimit-reset-requests: -5s", nil},
+		"a month":                          {"x-ratelimit-remaining-requests: 0\nx-ratelimit-reset-requests: 32d", []pacer.Allowance{requests(0, 0, 32*24*time.Hour)}},
+		"more than a month":                {"x-ratelimit-remaining-requests: 0\nx-ratelimit-reset-requests: 32d1s", nil},
+		"days beyond counting":             {"x-ratelimit-remaining-requests: 0\nx-ratelimit-reset-requests: 9000000000000d", nil},
+		"days that wrap round":             {"x-ratelimit-remaining-requests: 0\nx-ratelimit-reset-requests: 213504d", nil},
+		"days of less than nothing":        {"x-ratelimit-remaining-requests: 0\nx-ratelimit-reset-requests: -1d48h", nil},
+		"a count without a time":           {"x-ratelimit-remaining-requests: 0\nx-ratelimit-limit-requests: 10", nil},
+		"a time without a count":           {"x-ratelimit-reset-requests: 5s", nil},
+		"a time in the past":               {"anthropic-ratelimit-requests-remaining: 0\nanthropic-ratelimit-requests-reset: 2026-11-30T11:59:59Z", nil},
+		"a time that is now":               {"anthropic-ratelimit-requests-remaining: 0\nanthropic-ratelimit-requests-reset: 2026-11-30T12:00:00Z", nil},
+		"a time in another age":            {"x-ratelimit-remaining: 0\nx-ratelimit-reset: 99999999999", nil},
+		"a time before all times":          {"x-ratelimit-remaining: 0\nx-ratelimit-reset: -5", nil},
+		"an epoch in microseconds":         {"x-ratelimit-remaining: 0\nx-ratelimit-reset: 1796040005000000", nil},
+		"a date as HTTP writes it":         {"x-ratelimit-remaining: 0\nx-ratelimit-reset: Mon, 30 Nov 2026 12:00:09 GMT", []pacer.Allowance{atOnce(requests(0, 0, 9*s))}},
+		"days":                             {"x-ratelimit-remaining-requests: 0\nx-ratelimit-reset-requests: 1d2h3m", []pacer.Allowance{requests(0, 0, 26*time.Hour+3*time.Minute)}},
+		"words":                            {"x-ratelimit-remaining-requests: many\nx-ratelimit-reset-requests: soon", nil},
+		"not a number":                     {"x-ratelimit-remaining-requests: NaN\nx-ratelimit-reset-requests: NaN", nil},
+		"endless":                          {"x-ratelimit-remaining-requests: Inf\nx-ratelimit-reset-requests: +Inf", nil},
+		"a number too large to be one":     {"x-ratelimit-remaining-requests: 1e300\nx-ratelimit-reset-requests: 1s", nil},
+		"a part of a request is none":      {"x-ratelimit-remaining-requests: 0.9\nx-ratelimit-reset-requests: 1s", []pacer.Allowance{requests(0, 0, s)}},
+		"a limit that is not said":         {"x-ratelimit-limit-requests: -1\nx-ratelimit-remaining-requests: 4\nx-ratelimit-reset-requests: 1s", []pacer.Allowance{requests(4, 0, s)}},
+		"a list that is only separators":   {"ratelimit: ,;,;=;,", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, tt.want, ratelimit.Parse(headers(tt.lines), now))

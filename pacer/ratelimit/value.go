@@ -40,8 +40,6 @@ func span(s string, now time.Time) (time.Duration, bool) {
 func duration(s string, now time.Time) (time.Duration, bool) {
 	if n, err := strconv.ParseFloat(s, 64); err == nil {
 		switch {
-		case !(n > 0):
-			return 0, false
 		case n >= 1e11 && n < 1e14: // milliseconds: from 1973 to 5138
 			return time.UnixMilli(int64(n)).Sub(now), true
 		case n >= 1e9 && n < 1e11: // seconds: from 2001 to 5138
