@@ -8,15 +8,15 @@ import (
 )
 
 // A Breaker guards one endpoint. Make one with [New]. It is safe for concurrent
-// use, keeps no goroutine, and needs no Close.
+// use, runs no goroutine, and needs no Close.
 type Breaker struct {
 	onChange func(Change)
 
 	mu      sync.Mutex
 	core    core
-	timer   *time.Timer // nil until somebody first waits
+	timer   *time.Timer // nil until the first Wait that has to wait
 	armed   time.Time   // when timer fires; zero: it is stopped
-	telling bool        // somebody is calling onChange
+	telling bool        // some goroutine is calling onChange
 }
 
 // Acquire lets one call through, or refuses it with an [OpenError]. It does not
@@ -33,12 +33,14 @@ func (b *Breaker) Acquire() (*Pass, error) {
 	return p, err
 }
 
-// Wait returns nil when an Acquire may succeed: at once while the breaker is
-// closed, else in the order of the calls to Wait, one for each trial that can
-// be made, and one by one, ten a second at first and ever faster, when it has
-// closed. That is no promise, since others may come first or the breaker may
-// open again: a caller who is refused by Acquire waits anew. If it does not
-// come to Acquire within a second, somebody else is let go in its place.
+// Wait returns nil when an Acquire may succeed. While the breaker is closed, that
+// is at once. While it is half-open, Wait returns for one caller for each trial
+// that can start, in the order of the calls. When it has closed, Wait returns for
+// one caller after the other, at ten a second at first and ever faster.
+//
+// Acquire may still refuse, since others may come first or the breaker may open
+// again: then call Wait again. A caller that does not call Acquire within a second
+// after Wait loses its turn to the next.
 //
 // When ctx ends, Wait returns at once with an error that matches ctx.Err() and
 // [context.Cause]. If ctx has a deadline that comes before the next trial, it
@@ -78,18 +80,18 @@ func (b *Breaker) Wait(ctx context.Context) error {
 	}
 }
 
-// Calm reports whether the breaker is closed and nobody is in Wait: who asks now
-// overtakes nobody.
+// Calm reports whether the breaker is closed and no caller is in Wait, so that an
+// Acquire now overtakes none.
 func (b *Breaker) Calm() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.core.calm()
 }
 
-// Hurry tells an open breaker of a sign of life, for example that a health
-// check was answered. It takes back what failed trials have added to the
-// cool-down, so that the next trial comes Cooldown after the breaker opened, or
-// now, also if it was postponed. It does not close the breaker: that takes a call.
+// Hurry tells an open breaker of a sign of life, for example that a health check
+// was answered. The next trial then comes Cooldown after the breaker opened, or now
+// if that has passed, even if trials have failed or it was postponed. Hurry does
+// not close the breaker: that takes a successful trial.
 func (b *Breaker) Hurry() {
 	b.mu.Lock()
 	defer b.unlock()
@@ -101,11 +103,11 @@ func (b *Breaker) Hurry() {
 	b.armLocked(now)
 }
 
-// Postpone tells an open breaker that a trial would be in vain for now, for
-// example that a health check says the model is still loading. The next trial
-// comes no sooner than d from now, or Cooldown from now if that is less: who goes
-// on knowing better says so again. All of that puts off one trial by MaxPostpone
-// at most. A breaker that is closed or half-open it does not touch.
+// Postpone tells an open breaker that a trial would fail for now, for example
+// because the model is still loading. The next trial comes no sooner than d from
+// now, or Cooldown from now if that is less. To put it off for longer, call
+// Postpone again: all calls together put off one trial by MaxPostpone at most.
+// Postpone does nothing while the breaker is closed or half-open.
 func (b *Breaker) Postpone(d time.Duration) {
 	b.mu.Lock()
 	defer b.unlock()
@@ -130,13 +132,13 @@ type Stats struct {
 	Failed     int       // closed: those of them that failed
 	Retry      time.Time // open: when the next trial may start
 	Trials     int       // half-open: trials out
-	Overdue    time.Time // half-open: when the first of them will be written off
+	Overdue    time.Time // half-open: when the first of those will be written off
 	Waiting    int       // callers in Wait
 	WrittenOff int       // trials written off since it was last closed
 	Last       Change    // zero if there was none
 }
 
-// Stats tells the present state and what it depends on.
+// Stats returns the present state and what it depends on.
 func (b *Breaker) Stats() Stats {
 	b.mu.Lock()
 	defer b.unlock()
@@ -146,17 +148,17 @@ func (b *Breaker) Stats() Stats {
 	return b.core.stats(now)
 }
 
-// wake is the timer's: time has come for somebody in Wait.
+// wake is called by the timer when the next caller in Wait may be due.
 func (b *Breaker) wake() {
 	b.mu.Lock()
 	defer b.unlock()
-	b.armed = time.Time{} // also if this wake was overtaken by a Reset: then it is armed anew
+	b.armed = time.Time{} // even if a Reset has overtaken this wake: then it is armed anew
 	now := time.Now()
 	b.core.advance(now)
 	b.armLocked(now)
 }
 
-// armLocked sets the timer to when the next one in Wait may be let go.
+// armLocked sets the timer to when the next caller in Wait may go.
 func (b *Breaker) armLocked(now time.Time) {
 	next := b.core.next
 	if next.Equal(b.armed) {
@@ -173,8 +175,8 @@ func (b *Breaker) armLocked(now time.Time) {
 	}
 }
 
-// unlock releases mu and tells what has changed. Only one goroutine tells at a
-// time; what others change meanwhile is told by that one.
+// unlock releases mu and calls onChange for the changes. One goroutine does so at a
+// time, and passes on what others change meanwhile.
 func (b *Breaker) unlock() {
 	if b.onChange == nil {
 		b.core.changes = nil
@@ -187,7 +189,7 @@ func (b *Breaker) unlock() {
 	}
 }
 
-// tellOne tells the next change, and reports false if there was none.
+// tellOne calls onChange for the next change, and reports false if there is none.
 func (b *Breaker) tellOne() bool {
 	b.mu.Lock()
 	if len(b.core.changes) == 0 {
@@ -201,7 +203,7 @@ func (b *Breaker) tellOne() bool {
 
 	told := false
 	defer func() {
-		if !told { // onChange panics: whoever comes next tells the rest
+		if !told { // onChange has panicked: the next unlock tells the rest
 			b.mu.Lock()
 			b.telling = false
 			b.mu.Unlock()

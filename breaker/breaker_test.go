@@ -6,6 +6,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -48,6 +49,10 @@ func trip(t *testing.T, b *breaker.Breaker) {
 }
 
 func TestConfig(t *testing.T) {
+	tooMany := "" // where an int cannot be too much
+	if strconv.IntSize > 32 {
+		tooMany = fmt.Sprintf("breaker: Trials is %d, want 0 for the default of 1, or 1 to 4294967295", math.MaxInt)
+	}
 	for name, tt := range map[string]struct {
 		cfg  breaker.Config
 		want string
@@ -68,7 +73,7 @@ func TestConfig(t *testing.T) {
 		"fewer calls than none":       {breaker.Config{MinCalls: -1}, "breaker: MinCalls is -1, want 0 for the default of 20, or more"},
 		"a window too short":          {breaker.Config{Window: 1}, "breaker: Window is 1ns, want 0 for the default of 30s, or 1ms or more"},
 		"a window of a lifetime":      {breaker.Config{Window: math.MaxInt64}, ""},
-		"more trials than can be had": {breaker.Config{Trials: 1 << 32}, "breaker: Trials is 4294967296, want 0 for the default of 1, or 1 to 4294967295"},
+		"more trials than can be had": {breaker.Config{Trials: math.MaxInt}, tooMany},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := breaker.New(tt.cfg)
@@ -97,7 +102,7 @@ func (r *rig) note(format string, args ...any) {
 
 type do func(*rig)
 
-// call asks for a pass; who gets none, or is a trial, is noted.
+// call asks for a pass, and notes refusals and trials.
 func call(names ...string) do {
 	return func(r *rig) {
 		for _, who := range names {
@@ -106,8 +111,8 @@ func call(names ...string) do {
 			switch {
 			case refused:
 				assert.ErrorIs(r.t, err, breaker.ErrOpen)
-				assert.Equal(r.t, oe.Retry, time.Now().Add(oe.Within))
-				r.note("%s refused, %s, retry in %v", who, oe.State, oe.Within)
+				assert.Equal(r.t, oe.Retry, time.Now().Add(oe.RetryIn))
+				r.note("%s refused, %s, retry in %v", who, oe.State, oe.RetryIn)
 			case p.Trial():
 				r.note("%s on trial", who)
 			}
@@ -342,7 +347,7 @@ func TestBreaker(t *testing.T) {
 			cfg:   breaker.Config{TrialLimit: 2 * s},
 			steps: []step{{0, tripping(5)}, {5 * s, call("lost")}, {7 * s, call("a")}, {15 * s, call("b")}},
 			want: []string{"0s " + opens, "5s " + half, "5s lost on trial",
-				"7s half-open to open: a trial made no headway for 2s", "7s a refused, open, retry in 8s", "15s " + half, "15s b on trial"},
+				"7s half-open to open: a trial made no progress for 2s", "7s a refused, open, retry in 8s", "15s " + half, "15s b on trial"},
 		},
 		"verdicts of calls from before it opened do not count": {
 			cfg:   breaker.Config{Failures: 5},
@@ -384,7 +389,7 @@ func TestBreaker(t *testing.T) {
 			steps: []step{{0, tripping(5)}, {5 * s, call("a", "b")}, {7 * s, call("c")},
 				{15 * s, call("d")}, {15 * s, fail("d")}, {15 * s, call("e")}},
 			want: []string{"0s " + opens, "5s " + half, "5s a on trial", "5s b on trial",
-				"7s half-open to open: a trial made no headway for 2s", "7s c refused, open, retry in 8s",
+				"7s half-open to open: a trial made no progress for 2s", "7s c refused, open, retry in 8s",
 				"15s " + half, "15s d on trial", "15s " + reopen, "15s e refused, open, retry in 20s"},
 		},
 		"half-open stays so until there were trials enough, however far apart": {
@@ -575,7 +580,7 @@ func TestBreaker(t *testing.T) {
 		"a sign of life makes no cool-down longer": {
 			cfg:   breaker.Config{TrialLimit: 9 * s},
 			steps: []step{{0, tripping(5)}, {5 * s, call("lost")}, {14 * s, hurry}, {14 * s, hurry}, {15 * s, call("a")}},
-			want: []string{"0s " + opens, "5s " + half, "5s lost on trial", "14s half-open to open: a trial made no headway for 9s",
+			want: []string{"0s " + opens, "5s " + half, "5s lost on trial", "14s half-open to open: a trial made no progress for 9s",
 				"15s " + half, "15s a on trial"},
 		},
 		"a sign of life does not shorten the plain cool-down, nor disturb a closed one": {
@@ -601,7 +606,7 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// However often a call is settled, it is one call, and one that made headway.
+// A call that is settled several times counts once, and so does its progress.
 func TestPassCountsOnce(t *testing.T) {
 	for _, first := range []breaker.Verdict{breaker.Success, breaker.Failure, breaker.Ignored} {
 		b := newBreaker(t, breaker.Config{FailureRate: -1})
@@ -662,7 +667,8 @@ func TestTrialIsFreedOnEveryExit(t *testing.T) {
 	}
 }
 
-// Many who come at once when the cool-down is over are one trial, and refusals.
+// Of many calls at the end of the cool-down one is the trial, and the others are
+// refused.
 func TestACrowdIsOneTrial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Config{})
@@ -698,8 +704,8 @@ func TestErrorsTellTheState(t *testing.T) {
 		_, err := b.Acquire()
 		assert.EqualError(t, err, "breaker: api.example.com: open for 2s, next trial in 3s")
 		oe, _ := errors.AsType[*breaker.OpenError](err)
-		assert.Equal(t, &breaker.OpenError{Name: "api.example.com", State: breaker.Open, Since: opened, Open: 2 * s,
-			Retry: opened.Add(5 * s), Within: 3 * s}, oe)
+		assert.Equal(t, &breaker.OpenError{Name: "api.example.com", State: breaker.Open, Since: opened, For: 2 * s,
+			Retry: opened.Add(5 * s), RetryIn: 3 * s}, oe)
 
 		time.Sleep(3 * time.Second)
 		acquire(t, b)
@@ -781,8 +787,8 @@ func TestOnChangeMayCallTheBreaker(t *testing.T) {
 	})
 }
 
-// An OnChange that does not return holds nobody but who brought the change about;
-// what changes meanwhile is told after it, in order.
+// An OnChange that does not return blocks only the goroutine that caused the change.
+// Later changes follow it in order.
 func TestSlowOnChangeHoldsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := make(chan breaker.State, 3)

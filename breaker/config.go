@@ -28,65 +28,68 @@ type Config struct {
 	// Name stands in errors and changes. It may be empty.
 	Name string
 
-	// Failures is the run of failed calls, with no success in between, that
-	// opens the breaker. A negative value never opens it. Zero means 5, or up to
-	// 20 if it may be chance: if, going by the share of the last Window, such a
-	// run comes about more than once in ten thousand calls; if others are out
-	// that began before, a quarter as many; if others make headway meanwhile.
+	// Failures is how many calls must fail in a row, with no success in between,
+	// to open the breaker. A negative value never opens it. Zero adapts: 5, and
+	// up to 20 as long as one of these holds:
+	//
+	//  1. By the share of calls that failed before the run, in the last Window,
+	//     such a run is likelier than 1 in 10,000: of a share of one half it
+	//     takes 14.
+	//  2. Calls that began before the one that just failed are still running: it
+	//     takes 4 failures for each of them, since failures are often quicker
+	//     than answers.
+	//  3. A running call has reported [Pass.Progress] since the run began.
 	Failures int
 
-	// FailureRate is the share of the calls of the last Window that opens the
-	// breaker when they have failed, if there were MinCalls of them at least.
-	// It sees what a run of failures does not, an endpoint of which one call in
-	// ten still succeeds. Zero means 0.8, or never if Failures is negative: a
-	// lone caller of a flaky endpoint is not to be locked out. A negative value
-	// never opens it.
+	// FailureRate is the share of failed calls in the last Window that opens the
+	// breaker, if there were at least MinCalls calls. It catches an endpoint that
+	// still answers one call in ten, where no run of failures gets long. Zero
+	// means 0.8, or never if Failures is negative. A negative value never opens
+	// the breaker.
 	FailureRate float64
 
-	// MinCalls is how few calls in the Window say nothing. Zero means 20.
+	// MinCalls is the least number of calls in the Window for FailureRate to
+	// count. Zero means 20.
 	MinCalls int
 
-	// Window is how far FailureRate looks back, to a tenth of it. Zero means
+	// Window is how far FailureRate looks back, accurate to a tenth. Zero means
 	// 30 s.
 	Window time.Duration
 
-	// Cooldown is how long the breaker stays open before the first trial.
-	// It doubles with each trial that fails, up to MaxCooldown, but for one
-	// trial for each call, up to three, that has succeeded since it opened, and
-	// is as before when the breaker has closed. Zero means 5 s: outages of a model
-	// endpoint are mostly restarts of a few seconds, for which a long first
-	// pause costs more than one request in five seconds does.
+	// Cooldown is how long the breaker stays open before the first trial. It
+	// doubles with each failed trial, up to MaxCooldown, until the breaker closes.
+	// Calls that were running when it opened, and succeed, each save one failed
+	// trial from doubling it, up to three. Zero means 5 s: outages of a model
+	// endpoint are mostly restarts of a few seconds, so that a longer pause costs
+	// more than one request every five seconds does.
 	Cooldown time.Duration
 
-	// MaxCooldown bounds the doubled Cooldown and so how late the end of a
-	// long outage is noticed. Zero means 30 s, or Cooldown if that is longer;
-	// a negative value keeps Cooldown from growing.
+	// MaxCooldown bounds the doubled Cooldown, and so the time from the end of a
+	// long outage to the next trial. Zero means 30 s, or Cooldown if that is
+	// longer. A negative value keeps Cooldown from growing.
 	MaxCooldown time.Duration
 
-	// MaxPostpone bounds by how much [Breaker.Postpone] puts off one trial, in
-	// all. After that it goes, whatever a health check may say. Zero means
-	// 2 minutes; with a negative value nothing is put off.
+	// MaxPostpone bounds by how much [Breaker.Postpone] puts off one trial in all.
+	// Zero means 2 minutes. With a negative value nothing is put off.
 	MaxPostpone time.Duration
 
-	// Trials is how many calls a half-open breaker lets through at once, and
-	// how many of them must succeed, with no failure, to close it. Zero
-	// means 1.
+	// Trials is how many calls a half-open breaker lets through at once, and how
+	// many of them must succeed, with no failure, to close it. Zero means 1.
 	Trials int
 
-	// TrialLimit is how long a trial may go without a verdict and without
-	// [Pass.Progress]. Then it is written off: its verdict, should it come, is
-	// dropped, and the next trial may start, after a cool-down that counts
-	// from when it was last heard of and so is mostly over. The limit doubles
-	// with each trial written off, up to ten times TrialLimit, until the
-	// breaker has closed, so that an endpoint which needs longer than this to
-	// show any headway gets its chance. Zero means 1 minute; without a limit
-	// one lost trial could keep the breaker shut for ever.
+	// TrialLimit is how long a trial may take without [Pass.Progress]. Then it is
+	// written off: its verdict no longer counts, and the next trial may start after
+	// a cool-down that began at its last sign of life, so is mostly over. The limit
+	// doubles with each trial written off, up to ten times TrialLimit, until the
+	// breaker closes: an endpoint that is slower than the limit gets its chance.
+	// Zero means 1 minute. There is always a limit, since one lost trial would
+	// keep the breaker from closing for ever.
 	TrialLimit time.Duration
 
-	// OnChange, if not nil, hears of each change of state. Calls come in
-	// order, one at a time, with no lock held, so it may call the Breaker's
-	// own methods. It runs in the goroutine that brought the change about, or
-	// in one that is telling an earlier change, and should be quick.
+	// OnChange, if not nil, gets each change of state. Calls come in order, one at
+	// a time, with no lock held, so it may call the Breaker's own methods. It runs
+	// in the goroutine that caused the change, or in one that is passing on an
+	// earlier change. It should be quick.
 	OnChange func(Change)
 }
 
@@ -154,9 +157,9 @@ func New(cfg Config) (*Breaker, error) {
 	return b, nil
 }
 
-// settings are those of the counter underneath. Its timeout is as short as it
-// can be, because when to leave the open state is decided here: the counter's
-// is fixed, and it still refuses when exactly that time has passed.
+// settings are those of the counter underneath. Its timeout is as short as it can
+// be, since when to leave the open state is decided here. The counter's own timeout
+// is fixed, and it still refuses at exactly that time.
 func settings(cfg Config, trip func(gobreaker.Counts) bool, changed func(from, to gobreaker.State)) gobreaker.Settings {
 	return gobreaker.Settings{
 		MaxRequests:   uint32(cfg.Trials),

@@ -18,10 +18,10 @@ import (
 //	open       the cool-down is over                    → half-open
 //	           a trial would be in vain (Postpone)      open for longer
 //	half-open  as many successes as Trials              → closed
-//	           a trial failed                           → open, for twice as long, with what
-//	                                                      it was silent as a part of that
-//	           a trial is overdue, its silence shorter
-//	           than the cool-down would have been       → open, for the rest of it
+//	           a trial failed                           → open for twice as long, less its
+//	                                                      silence (see rested)
+//	           a trial is overdue, and was silent for
+//	           less than the cool-down                  → open for the rest of it
 //	           a trial is overdue otherwise             the next may start
 //	           a trial is ignored                       the next may start
 //
@@ -39,27 +39,27 @@ type core struct {
 	row        int       // closed: failures in a row
 	opened     time.Time // open: since when
 	retry      time.Time // open: until when
-	latest     time.Time // open: until when it may be postponed
+	latest     time.Time // open: the latest that retry may be postponed to
 	failed     int       // trials that failed since it was closed
 	writtenOff int       // those of them that were overdue
-	trials     []*Pass   // half-open: those out
+	trials     []*Pass   // half-open: those running
 	last       Change
-	changes    []Change // not told yet
+	changes    []Change // that OnChange has not got yet
 
 	window window
 	luck   luck
 
 	runs  uint64        // runs of failures so far, with luck on
-	run   atomic.Uint64 // the number of the one that is on; zero: none is
-	signs int           // calls still out that have made headway since it began
-	order order         // of the calls that are out, with luck on
+	run   atomic.Uint64 // the number of the present one; zero: there is none
+	signs int           // running calls that have made progress since it began
+	order order         // of the running calls, with luck on
 
-	outlived int // open, half-open: calls of before that have succeeded since, up to fewOutlived
+	outlived int // open, half-open: calls from before that have succeeded since, up to fewOutlived
 
 	line line
 	next time.Time // when to look at the line again, at the latest; zero: nobody waits
 
-	// What turn should know of the step that calls the counter.
+	// What turn needs to know about the step that calls the counter.
 	step struct {
 		now, from time.Time // from: when the cool-down begins
 		why       string
@@ -73,26 +73,27 @@ func (c *core) init(cfg Config) {
 	c.counter = gobreaker.NewCircuitBreaker[struct{}](settings(cfg, c.trip, c.turn))
 }
 
-// trip decides whether to open, while closed, after a failure. It is called by
-// the counter, as turn is.
+// trip decides whether a failure opens a closed breaker. The counter calls it, as
+// it calls turn.
 func (c *core) trip(gobreaker.Counts) bool {
 	if c.Failures > 0 && c.row >= c.Failures && (!c.luck.on || c.beyondChance()) {
 		c.step.why = fmt.Sprintf("%d failures in a row", c.row)
 		return true
 	}
-	if calls, fails := c.window.sum(c.step.now); c.FailureRate > 0 && calls >= c.MinCalls && float64(fails) >= c.FailureRate*float64(calls+c.signs) {
+	if calls, fails := c.window.sum(c.step.now); c.FailureRate > 0 && calls >= c.MinCalls &&
+		float64(fails) >= c.FailureRate*float64(calls+c.signs) {
 		c.step.why = fmt.Sprintf("%d of %d calls failed in %v", fails, calls, c.Window)
 		return true
 	}
 	return false
 }
 
-// rates reports whether the window is looked at.
+// rates reports whether the window is used.
 func (c *core) rates() bool { return c.FailureRate > 0 || c.luck.on }
 
-// beyondChance reports whether chance alone would hardly bring the run of failures
-// that is on. Failures are often quicker than answers: calls which are still out
-// and began before those that failed may be the ones that succeed.
+// beyondChance reports whether the present run of failures is hardly chance. Calls
+// that began before the failed ones and are still running may yet succeed, since
+// failures are often quicker than answers.
 func (c *core) beyondChance() bool {
 	calls, fails := c.window.sum(c.step.now)
 	enough := c.luck.run(c.step.now, calls-c.row, fails-c.row)
@@ -124,7 +125,7 @@ func (c *core) turn(_, to gobreaker.State) {
 	c.changes = append(c.changes, c.last)
 }
 
-// cooldown is how long to stay open, after so many failed trials.
+// cooldown is how long to stay open after the trials that have failed so far.
 func (c *core) cooldown() time.Duration { return doubled(c.Cooldown, c.failed, c.MaxCooldown) }
 
 func (c *core) trialLimit() time.Duration {
@@ -136,9 +137,8 @@ func (c *core) trialLimit() time.Duration {
 }
 
 // tell gives the counter a verdict. The cool-down that may follow begins at from.
-// It hears of a call when that is over, and only if something may come of it: who
-// was let through, and which trials are out, is kept here, so that calls which
-// succeed cost it nothing.
+// The counter hears only of ended calls that may change something. Which calls are
+// running is kept here, so that successful ones cost the counter nothing.
 func (c *core) tell(v Verdict, now, from time.Time, why string) {
 	c.step.now, c.step.from, c.step.why = now, from, why
 	switch {
@@ -159,16 +159,15 @@ func (c *core) endRun() {
 	c.run.Store(0)
 }
 
-// sign is told that the call p has made headway in the run of that number.
-// While calls are on their way an endpoint is not dead, however many others fail:
-// failures are often quicker than answers.
+// sign notes that the call p has made progress in the run of that number. While
+// calls make progress an endpoint is not dead, however many others fail.
 func (c *core) sign(p *Pass, run uint64) {
 	if !p.settled && p.epoch == c.epoch && run == c.run.Load() && p.sign.Swap(run) != run {
 		c.signs++
 	}
 }
 
-// ended is told that p has ended.
+// ended notes that p has ended.
 func (c *core) ended(p *Pass) {
 	if p.epoch != c.epoch {
 		return
@@ -182,7 +181,7 @@ func (c *core) ended(p *Pass) {
 func succeeded() (struct{}, error) { return struct{}{}, nil }
 func failed() (struct{}, error)    { return struct{}{}, errFailed }
 
-// advance does what time alone brings about.
+// advance makes the changes that are due at a time.
 func (c *core) advance(now time.Time) {
 	for _, p := range slices.Clone(c.trials) {
 		if c.state == HalfOpen && !now.Before(p.heard.Add(p.limit)) {
@@ -198,18 +197,19 @@ func (c *core) advance(now time.Time) {
 	c.letGo(now)
 }
 
-// writeOff settles a trial that is overdue.
+// writeOff settles an overdue trial.
 func (c *core) writeOff(now time.Time, p *Pass) {
 	p.settled = true
 	c.drop(p)
 	c.failed++
 	c.writtenOff++
-	// Its silence was a pause for the endpoint already, mostly the longer one.
+	// The endpoint has had no trial during its silence, mostly for longer than a
+	// cool-down.
 	v := Failure
 	if p.heard.Add(c.cooldown()).Sub(now) < minCooldown {
 		v = Ignored
 	}
-	c.tell(v, now, p.heard, fmt.Sprintf("a trial made no headway for %v", p.limit))
+	c.tell(v, now, p.heard, fmt.Sprintf("a trial made no progress for %v", p.limit))
 }
 
 func (c *core) drop(p *Pass) {
@@ -218,13 +218,12 @@ func (c *core) drop(p *Pass) {
 	}
 }
 
-// acquire lets a call through or refuses it. In the closed state now is not
-// looked at.
+// acquire lets a call through or refuses it. While closed, now is not used.
 func (c *core) acquire(b *Breaker, now time.Time) (*Pass, error) {
 	if c.state != Closed {
 		c.advance(now)
 	}
-	if c.state == Open { // the counter, if asked, would think it half-open
+	if c.state == Open { // not the counter: asking it makes it half-open
 		return nil, c.refusal(now, c.retry)
 	}
 	if c.state == HalfOpen && c.free() <= 0 {
@@ -244,11 +243,11 @@ func (c *core) acquire(b *Breaker, now time.Time) (*Pass, error) {
 
 func (c *core) refusal(now, retry time.Time) *OpenError {
 	since := c.last.At
-	return &OpenError{Name: c.Name, State: c.state, Since: since, Open: now.Sub(since), Retry: retry, Within: retry.Sub(now)}
+	return &OpenError{Name: c.Name, State: c.state, Since: since, For: now.Sub(since), Retry: retry,
+		RetryIn: retry.Sub(now)}
 }
 
-// succeed takes a success on p without looking at the clock, if nothing depends
-// on that.
+// succeed takes a success on p without reading the clock, unless the time matters.
 func (c *core) succeed(p *Pass) (done bool) {
 	if c.state != Closed {
 		return false
@@ -263,8 +262,8 @@ func (c *core) succeed(p *Pass) (done bool) {
 	return true
 }
 
-// judge takes the first verdict on p, unless time has written it off. While
-// open there is no call whose verdict could count.
+// judge takes the first verdict on p, unless p was written off or let through in
+// another state. While open no verdict counts.
 func (c *core) judge(now time.Time, p *Pass, v Verdict) {
 	c.advance(now)
 	if p.settled || p.epoch != c.epoch {
@@ -273,7 +272,7 @@ func (c *core) judge(now time.Time, p *Pass, v Verdict) {
 		}
 		return
 	}
-	from, why := now, "" // trip says it
+	from, why := now, "" // trip sets why
 	if v == Success && c.state == Closed {
 		c.window.settle(now)
 	}
@@ -285,7 +284,7 @@ func (c *core) judge(now time.Time, p *Pass, v Verdict) {
 		switch v {
 		case Failure:
 			if c.outlived > 0 {
-				c.outlived-- // it is not all gone
+				c.outlived-- // calls have succeeded since it opened: part of the endpoint works
 			} else {
 				c.failed++
 			}
@@ -300,11 +299,11 @@ func (c *core) judge(now time.Time, p *Pass, v Verdict) {
 	c.letGo(now)
 }
 
-// rested is when the cool-down after a failed trial begins that was last heard of
-// at a time. A short silence was a part of the pause for the endpoint already, up
-// to a plain Cooldown, so that trials which hang for as long begin a cool-down
-// apart and not more. One that hung for longer than a cool-down is followed by all
-// of another.
+// rested is when the cool-down after a failed trial begins. A trial that was silent
+// before it failed, for less than the cool-down, has given the endpoint a pause
+// already: the silence counts as a part of the cool-down, up to a plain Cooldown. So
+// the next trial starts one cool-down after the last sign of life, not after the
+// failure. A longer silence is followed by a whole cool-down.
 func (c *core) rested(now, heard time.Time) time.Time {
 	silence, pause := now.Sub(heard), c.cooldown()
 	if silence >= pause {
@@ -313,13 +312,13 @@ func (c *core) rested(now, heard time.Time) time.Time {
 	return now.Add(-min(silence, c.Cooldown, pause-c.Cooldown))
 }
 
-// progress hears of headway of the trial p.
+// progress notes progress of the trial p.
 func (c *core) progress(now time.Time, p *Pass) {
 	c.advance(now)
 	p.heard = now
 }
 
-// hurry shortens a cool-down to what it would be without failed trials.
+// hurry shortens the cool-down to what it would be without failed trials.
 func (c *core) hurry(now time.Time) {
 	if at := c.opened.Add(c.Cooldown); c.state == Open && at.Before(c.retry) {
 		c.retry = at
@@ -327,8 +326,8 @@ func (c *core) hurry(now time.Time) {
 	c.advance(now)
 }
 
-// postpone lengthens a cool-down so that it ends no sooner than d from now, or a
-// plain Cooldown from now if that is less.
+// postpone lengthens the cool-down to end no sooner than d from now, or a plain
+// Cooldown from now if that is less.
 func (c *core) postpone(now time.Time, d time.Duration) {
 	c.advance(now)
 	if c.state != Open {
@@ -344,7 +343,7 @@ func (c *core) postpone(now time.Time, d time.Duration) {
 	}
 }
 
-// overdue is when the first of the trials out will be written off.
+// overdue is when the first of the running trials will be written off.
 func (c *core) overdue() (at time.Time) {
 	for _, p := range c.trials {
 		if due := p.heard.Add(p.limit); at.IsZero() || due.Before(at) {

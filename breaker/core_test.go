@@ -55,7 +55,7 @@ func TestWhoLeavesWithATicketGivesItBack(t *testing.T) {
 	})
 }
 
-// Headway is heard of without the lock, so the run it belongs to may be over.
+// Progress is noticed without the lock, so the run that it belongs to may be over.
 func TestHeadwayThatComesTooLateIsNone(t *testing.T) {
 	b, err := New(Config{})
 	require.NoError(t, err)

@@ -1,15 +1,15 @@
 // Package breaker says whether requests to one endpoint should start at all.
 //
-// A [Breaker] hears how requests end. After a run of failures, or when most of
-// many have failed, it opens: requests are refused without being sent. When a
-// cool-down is over it lets single requests through, the trials, and closes when
-// they succeed:
+// A [Breaker] is told how requests end. After a run of failures, or when most of
+// many requests have failed, it opens: requests are refused without being sent.
+// After a cool-down it is half-open: it lets single requests through, the trials,
+// and closes when they succeed.
 //
 //	pass, err := b.Acquire()
 //	if err != nil {
 //		return err // matches breaker.ErrOpen
 //	}
-//	defer pass.Done(breaker.Ignored) // if we leave in any other way, also by a panic
+//	defer pass.Done(breaker.Ignored) // on any other way out, even a panic
 //
 //	resp, err := send(req)
 //	if err != nil {
@@ -18,34 +18,31 @@
 //	}
 //	pass.Done(breaker.Success)
 //
-// Who would rather outlive an outage than hear of it calls [Breaker.Wait] first.
+// To wait for the end of an outage instead of an error, call [Breaker.Wait] first.
 //
 // # Promises
 //
-//   - It never stays shut by mistake. A trial frees its place on every verdict,
-//     also on [Ignored], and a trial that is never judged is written off after
-//     TrialLimit. There is no order of events after which an endpoint that
-//     answers is refused for ever.
-//   - It does not take chance for an outage. Where some calls fail all the time it
-//     takes a run of failures that chance alone would hardly bring, and while calls
-//     make headway ([Pass.Progress]), or began before those that failed and may yet
-//     succeed, failures do not count for all: they are often quicker than answers.
-//     That holds for a Failures of zero; a number that is set is that number.
-//   - It does not take a slow endpoint for a dead one. A trial that makes headway
-//     ([Pass.Progress]) gets its limit anew, and each trial that is written off
-//     doubles the limit of the next.
-//   - It does no harm. No more trials than Trials are ever out, the cool-down
-//     doubles with each one that fails, and callers who waited are let in one by
-//     one when it closes. Who knows more of the endpoint can hasten a trial
+//   - It never refuses an endpoint for ever that answers, whatever the order of
+//     events. A trial frees its place on every verdict, even on [Ignored], and a
+//     trial without a verdict is written off after TrialLimit.
+//   - It does not take chance for an outage. With Failures at its default, 5 to 20
+//     failures in a row open it: more if calls fail now and then anyway, if a
+//     running call makes progress ([Pass.Progress]), or if calls are running that
+//     began before the failed ones.
+//   - It does not take a slow endpoint for a dead one. The limit of a trial starts
+//     anew with its progress, and doubles with each trial that is written off.
+//   - It does not overload an endpoint that comes back. No more than Trials trials
+//     run at once, the cool-down doubles with each failed one, and when it closes,
+//     callers in Wait go one by one. A health check can bring a trial forward
 //     ([Breaker.Hurry]) or put it off for a while ([Breaker.Postpone]).
-//   - Verdicts of another time do not count: neither those of calls let through
-//     before the last change of state nor those of trials written off.
-//   - Changes are told in order, one at a time, with no lock held.
+//   - A late verdict does not count: neither one of a call from before the last
+//     change of state, nor one of a trial that was written off.
+//   - OnChange gets changes in order, one at a time, with no lock held.
 //   - [Breaker.Acquire] never waits. [Breaker.Wait] ends with its context, and
-//     fails at once if the context would end before the cool-down does.
+//     fails at once if the context's deadline comes before the end of the cool-down.
 //
-// Counting is [gobreaker]'s. There is no goroutine behind a Breaker and nothing
-// to close. All of it may be used from any goroutine.
+// The counting is done by [gobreaker]. There is no goroutine behind a Breaker and
+// nothing to close. All methods may be called from any goroutine.
 //
 // [gobreaker]: https://github.com/sony/gobreaker
 package breaker

@@ -17,19 +17,22 @@ var errFailed = errors.New("failed")
 
 // An OpenError refuses a call. It matches [ErrOpen].
 type OpenError struct {
-	Name   string        // Config.Name
-	State  State         // Open, or HalfOpen with all trials out
-	Since  time.Time     // when it came into that state
-	Open   time.Duration // how long ago that was
-	Retry  time.Time     // when a call may be let through at the latest if no trial ends before
-	Within time.Duration // how long that is from the refusal
+	Name  string // Config.Name
+	State State  // Open, or HalfOpen with all trials out
+
+	Since time.Time     // when the breaker came into that state
+	For   time.Duration // from then to the refusal
+
+	Retry   time.Time     // when a call may pass at the latest, if no trial ends before
+	RetryIn time.Duration // from the refusal to then
 }
 
 func (e *OpenError) Error() string {
 	if e.State == HalfOpen {
-		return fmt.Sprintf("%s: half-open for %v, all trials are out, the next is overdue in %v", title(e.Name), readable(e.Open), readable(e.Within))
+		return fmt.Sprintf("%s: half-open for %v, all trials are out, the next is overdue in %v", title(e.Name),
+			readable(e.For), readable(e.RetryIn))
 	}
-	return fmt.Sprintf("%s: open for %v, next trial in %v", title(e.Name), readable(e.Open), readable(e.Within))
+	return fmt.Sprintf("%s: open for %v, next trial in %v", title(e.Name), readable(e.For), readable(e.RetryIn))
 }
 
 // Is makes the error match [ErrOpen].
@@ -45,7 +48,8 @@ type WaitError struct {
 }
 
 func (e *WaitError) Error() string {
-	return fmt.Sprintf("%s: open, next trial in %v, but the context ends in %v", title(e.Name), readable(e.Wait), readable(e.Left))
+	return fmt.Sprintf("%s: open, next trial in %v, but the context ends in %v", title(e.Name), readable(e.Wait),
+		readable(e.Left))
 }
 
 // Is makes the error match [ErrOpen] and [context.DeadlineExceeded].
@@ -56,9 +60,8 @@ func (e *WaitError) Is(target error) bool {
 // Timeout reports true, as the error of a passed deadline does.
 func (e *WaitError) Timeout() bool { return true }
 
-// ended explains a wait that the context ended. The result matches both
-// ctx.Err() and the context's cause, and not ErrOpen: the caller's own end is
-// not the endpoint's fault.
+// ended makes the error of a wait that the context ended. It matches both ctx.Err()
+// and the context's cause, but not ErrOpen, since it is not the endpoint's fault.
 func ended(ctx context.Context, name string, waited time.Duration) error {
 	var text strings.Builder
 	text.WriteString(title(name))
@@ -80,7 +83,8 @@ func title(name string) string {
 }
 
 // readable rounds a duration to three digits or so: texts that differ in
-// nanoseconds look like different errors.
+// nanoseconds look like different errors. Package pacer has a copy, since the two
+// import nothing of each other.
 func readable(d time.Duration) time.Duration {
 	switch {
 	case d >= time.Minute:

@@ -132,8 +132,8 @@ func runInvariants(t *testing.T, rnd *rand.Rand) {
 		settle()
 	}
 
-	// Those out are lost. From here on all calls succeed, and it closes, and
-	// lets everybody go.
+	// Running calls are lost. From here on all calls succeed, the breaker closes, and
+	// all waiters go.
 	for i, s := 0, b.Stats(); s.State != Closed || s.Waiting > 0; i, s = i+1, b.Stats() {
 		require.Less(t, i, 10_000, "still %s, with %d who wait", s.State, s.Waiting)
 		if p, err := b.Acquire(); err == nil {

@@ -5,29 +5,28 @@ import (
 	"time"
 )
 
-// luck says how long a run of failures may be by chance, where some calls fail
-// all the time. The share of these is taken from the calls before the run. Where
-// there are few it is taken to be small, or what it was before the breaker last
-// opened: an endpoint that half works would open it again at once.
+// luck says how long a run of failures may be by chance, where a share of all calls
+// fails. The share is taken from the calls before the run. The fewer these are, the
+// more it is taken to be small, or what it was before the breaker last opened:
+// otherwise an endpoint that half works would open the breaker again at once.
 type luck struct {
 	on    bool
-	share float64 // of failures, when it was last asked
-	prior float64
-	until time.Time // the prior is of use
+	share float64   // of failures, as of the last run
+	prior float64   // the share that is taken for granted
+	until time.Time // when the prior expires
 }
 
 const (
-	byChance   = 1e-4 // a run that is as rare is none of chance
-	priorCalls = 30   // that weigh as much as what is taken for granted
+	byChance   = 1e-4 // a run that is rarer is not chance
+	priorCalls = 30   // the prior weighs as much as so many calls
 	priorLasts = 5 * time.Minute
 
-	manyToOne   = 4   // failures in a row to each call that is still out
-	fewOutlived = 3   // failed trials that calls which outlived the opening make up for
-	falseAlarm  = 0.4 // the least prior when the first trial has succeeded
+	manyToOne   = 4   // failures in a row for each earlier call that is still running
+	fewOutlived = 3   // failed trials that calls from before the opening can make up for
+	falseAlarm  = 0.4 // the least prior after the first trial has succeeded
 )
 
-// run is how many failures in a row are too many, after so many calls of which
-// so many have failed.
+// run is how many failures in a row are too many, after so many calls and failures.
 func (l *luck) run(now time.Time, calls, fails int) int {
 	if !now.Before(l.until) {
 		l.prior = 0
@@ -36,11 +35,11 @@ func (l *luck) run(now time.Time, calls, fails int) int {
 	return int(min(math.Ceil(math.Log(byChance)/math.Log(l.share)), mostFailures))
 }
 
-// keep keeps the share that calls had before the run that opens the breaker.
+// keep makes the share before the run that opens the breaker the prior.
 func (l *luck) keep(now time.Time) { l.prior, l.until = l.share, now.Add(priorLasts) }
 
-// closed is told that trials have closed the breaker, perhaps at once: then it may
-// have been chance that opened it, and it takes more to do so again.
+// closed notes that trials have closed the breaker. If the first one did, chance may
+// have opened it, and it takes a longer run to do so again.
 func (l *luck) closed(atOnce bool) {
 	if atOnce {
 		l.prior = max(l.prior, falseAlarm)

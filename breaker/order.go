@@ -1,15 +1,15 @@
 package breaker
 
-// mostOrdered bounds what is remembered of the order, should passes never be
-// settled. The oldest go first.
+// mostOrdered bounds how many calls are remembered if passes are never settled. The
+// oldest are dropped first.
 const mostOrdered = 4096
 
-// order is the calls of one epoch that are out, in the order in which they began.
-// Numbers begin with 1.
+// order is the running calls of one epoch, in the order in which they began. Numbers
+// begin with 1.
 type order struct {
-	out  []bool // of the calls after gone, whether each is out
+	out  []bool // whether each call after gone is running
 	head int    // how many of these, from the first on, are not
-	gone int64
+	gone int64  // how many calls were dropped
 }
 
 // begin returns the number of a call that begins.
@@ -22,7 +22,7 @@ func (o *order) begin() int64 {
 	return o.gone + int64(len(o.out))
 }
 
-// end is told that a call has ended.
+// end notes that a call has ended.
 func (o *order) end(number int64) {
 	if i := number - o.gone - 1; i >= int64(o.head) && i < int64(len(o.out)) {
 		o.out[i] = false
@@ -30,7 +30,7 @@ func (o *order) end(number int64) {
 	}
 }
 
-// before counts the calls that are out and began before that of a number.
+// before counts the running calls that began before the one of a number.
 func (o *order) before(number int64) (n int) {
 	for i, out := range o.out {
 		if out && o.gone+int64(i)+1 < number {
@@ -40,7 +40,7 @@ func (o *order) before(number int64) (n int) {
 	return n
 }
 
-// trim drops those from the first on that are not out, from time to time.
+// trim drops ended calls from the front, once they are half of all.
 func (o *order) trim() {
 	for o.head < len(o.out) && !o.out[o.head] {
 		o.head++

@@ -5,30 +5,29 @@ import (
 	"time"
 )
 
-// A Pass lets one call through. The first call of Done settles it; it may be
-// used from any goroutine.
+// A Pass lets one call through. The first call of Done settles it. It may be used
+// from any goroutine.
 type Pass struct {
 	breaker *Breaker
 	trial   bool
 	epoch   int           // of the core, when it was let through
-	number  int64         // among the calls of the epoch; zero: nobody asked
-	sign    atomic.Uint64 // the run of failures in which it last made headway
+	number  int64         // among the calls of the epoch; zero: not counted
+	sign    atomic.Uint64 // the run of failures in which it last made progress
 
 	// Guarded by breaker.mu.
 	settled bool
-	heard   time.Time // a trial began, or made headway
+	heard   time.Time // when a trial began or last made progress
 	limit   time.Duration
 }
 
-// Trial reports whether the breaker was half-open and this call is to find out
-// whether the endpoint works again.
+// Trial reports whether this call is a trial of a half-open breaker.
 func (p *Pass) Trial() bool { return p != nil && p.trial }
 
-// Progress says that the call is making headway, for example that output has
-// begun or goes on. A trial gets its limit anew. Of other calls it is a sign of
-// life, as long as they last: with Failures at its default a run of failures
-// does not open the breaker meanwhile, up to 20 of them. It may be called for
-// each piece of output; mostly it is one look at a number.
+// Progress says that the call makes progress, for example that output has begun or
+// goes on. The limit of a trial then starts anew. With Failures at its default, a
+// run of fewer than 20 failures does not open the breaker as long as such a call is
+// running. Progress may be called for each piece of output: mostly it costs one
+// atomic load.
 func (p *Pass) Progress() {
 	if p == nil || p.breaker == nil {
 		return
@@ -49,9 +48,9 @@ func (p *Pass) Progress() {
 	b.armLocked(now)
 }
 
-// Done settles the call. Only the first verdict counts, and only if the breaker
-// has not changed its state since the call was let through and has not written
-// it off. A verdict that is none of the three is [Ignored].
+// Done settles the call. Only the first verdict counts, and only if the breaker has
+// neither changed its state since the call was let through nor written it off. A
+// verdict that is none of the three counts as [Ignored].
 func (p *Pass) Done(v Verdict) {
 	if p == nil || p.breaker == nil {
 		return

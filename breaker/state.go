@@ -38,17 +38,16 @@ func stateOf(s gobreaker.State) State {
 	return Closed
 }
 
-// A Verdict says what a call showed about the endpoint. The zero value is
-// [Ignored].
+// A Verdict is what a call showed about the endpoint. The zero value is [Ignored].
 type Verdict int
 
 const (
-	// Ignored: nothing; the call was cancelled, or never sent. A trial so
-	// judged makes room for the next one.
+	// Ignored: nothing, since the call was cancelled or never sent. An ignored
+	// trial makes room for the next one.
 	Ignored Verdict = iota
 
-	// Success: the endpoint works. An answer that refuses the request, such
-	// as an HTTP 400, can be one too: it shows that the endpoint answers.
+	// Success: the endpoint works. Even an answer that refuses the request, such
+	// as an HTTP 400, can be a success: the endpoint answers.
 	Success
 
 	// Failure: the endpoint does not work.

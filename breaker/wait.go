@@ -6,27 +6,26 @@ import (
 )
 
 const (
-	firstPace = 10          // waiters let go per second right after it closed
-	lapse     = time.Second // for so long a trial is kept for whom Wait let go
+	firstPace = 10          // waiters per second at first, after the breaker closed
+	lapse     = time.Second // how long a trial is kept for a caller back from Wait
 )
 
-// line is those who wait, and whom we let go.
+// line is the queue of callers in Wait.
 //
-// Half-open, as many are let go as trials can be made, and each holds a ticket
-// until a trial starts. A ticket lapses, because whoever was let go may be held
-// up on the way to Acquire or not come at all, and the others must not depend
-// on it. Closed, they go one by one: n others gone, the next follows
-// 1/(firstPace+n) seconds later, so the pace grows with use, one a second for
-// each. A herd would be the next outage.
+// While half-open, as many callers may go as trials can start. Each gets a ticket,
+// which ends when a trial starts, or lapses after a second: the caller may be held
+// up before Acquire, and the others must not depend on it. When closed, callers go
+// one by one: after n of them the next follows 1/(firstPace+n) seconds later, so
+// that the pace grows. If all went at once, the herd would cause the next outage.
 type line struct {
 	waiting list.List   // of *waiter, in order of arrival
 	tickets []time.Time // when each lapses, in order
-	next    time.Time   // closed: nobody goes before
-	n       int         // closed: let go so far
+	next    time.Time   // closed: when the next may go
+	n       int         // closed: how many have gone
 }
 
-// A waiter is one call of Wait. Its channel is closed when it has been let go or
-// refused; err may be read after that.
+// A waiter is one call of Wait. Its channel is closed when it may go or is refused.
+// After that err may be read.
 type waiter struct {
 	since    time.Time
 	deadline time.Time // zero: none
@@ -36,12 +35,12 @@ type waiter struct {
 	err      error
 }
 
-// turned begins anew in another state.
+// turned starts over in another state.
 func (l *line) turned(now time.Time) {
 	l.tickets, l.next, l.n = nil, now, 0
 }
 
-// redeem takes the oldest ticket: a trial has started, by whomever.
+// redeem removes the oldest ticket, since a trial has started.
 func (l *line) redeem() {
 	if len(l.tickets) > 0 {
 		l.tickets = l.tickets[1:]
@@ -63,11 +62,11 @@ func (l *line) finish(w *waiter, err error) {
 	close(w.done)
 }
 
-// calm reports whether nobody has to wait for anything.
+// calm reports whether no caller has to wait.
 func (c *core) calm() bool { return c.state == Closed && c.line.waiting.Len() == 0 }
 
-// wait returns nil and nil if the caller may go, an error if it will not wait,
-// or its place in line.
+// wait returns the caller's place in line, nil and nil if it may go at once, or an
+// error if waiting makes no sense.
 func (c *core) wait(now, deadline time.Time) (*waiter, error) {
 	c.advance(now)
 	if err := c.unfit(now, deadline); err != nil {
@@ -82,7 +81,7 @@ func (c *core) wait(now, deadline time.Time) (*waiter, error) {
 	return w, nil
 }
 
-// unfit refuses to wait for a cool-down that outlasts the caller.
+// unfit refuses a caller whose deadline comes before the end of the cool-down.
 func (c *core) unfit(now, deadline time.Time) error {
 	if c.state != Open || deadline.IsZero() || c.retry.Before(deadline) {
 		return nil
@@ -90,7 +89,7 @@ func (c *core) unfit(now, deadline time.Time) error {
 	return &WaitError{Name: c.Name, Wait: c.retry.Sub(now), Left: deadline.Sub(now)}
 }
 
-// refuseUnfit tells those in line who cannot outwait the cool-down.
+// refuseUnfit refuses those in line whose deadline comes first.
 func (c *core) refuseUnfit(now time.Time) {
 	for e := c.line.waiting.Front(); e != nil; {
 		w := e.Value.(*waiter)
@@ -101,7 +100,7 @@ func (c *core) refuseUnfit(now time.Time) {
 	}
 }
 
-// leave takes w out of line; if it has been let go meanwhile, another goes.
+// leave takes w out of line. If it was let go meanwhile, the next one goes.
 func (c *core) leave(now time.Time, w *waiter) {
 	switch {
 	case w.place != nil:
@@ -113,7 +112,7 @@ func (c *core) leave(now time.Time, w *waiter) {
 	c.advance(now)
 }
 
-// letGo lets go whoever may go now, and sets next.
+// letGo lets callers go that may go now, and sets next.
 func (c *core) letGo(now time.Time) {
 	l := &c.line
 	switch c.state {

@@ -53,8 +53,8 @@ func TestWaitPassesWhileClosed(t *testing.T) {
 	})
 }
 
-// While it is open nobody goes, half-open as many as there are trials, and when
-// it has closed one by one.
+// Waiters go when the breaker is half-open, as many as there are trials, and one by
+// one when it has closed.
 func TestWaitersAreLetGoForTrialsThenGradually(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Config{})
@@ -131,7 +131,7 @@ func TestLateComerDoesNotOvertakeTheLine(t *testing.T) {
 	})
 }
 
-// Who was let go and does not come delays the others by a second.
+// A caller that does not come after its Wait delays the others by a second.
 func TestWaiterWhoDoesNotComeIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Config{Trials: 2})
@@ -165,8 +165,8 @@ func TestWaiterWhoDoesNotComeIsReplacedBesideATrial(t *testing.T) {
 	})
 }
 
-// A place kept for somebody who has not come by the end of one half-open spell is
-// not kept in the next.
+// A trial that is kept for a caller of Wait is not kept after the next change of
+// state.
 func TestPlacesAreKeptForOneSpell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Config{Trials: 2, Cooldown: 100 * ms})
@@ -182,7 +182,7 @@ func TestPlacesAreKeptForOneSpell(t *testing.T) {
 	})
 }
 
-// A trial that is lost, and that nobody asks about, does not keep anybody.
+// A lost trial does not block the line, even if no call asks in the meantime.
 func TestLostTrialDoesNotKeepTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Config{TrialLimit: 20 * time.Second})
@@ -223,8 +223,8 @@ func TestHurryLetsAWaiterGo(t *testing.T) {
 	})
 }
 
-// Before the plain cool-down is over it wakes who waits for a longer one at the end
-// of that.
+// Hurry during the first Cooldown wakes waiters at its end, not at that of the longer
+// cool-down.
 func TestHurryWakesInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Config{})
@@ -291,7 +291,7 @@ func TestHopelessWaitIsNotBegun(t *testing.T) {
 	})
 }
 
-// A failed trial makes the wait longer. Who cannot wait so long is told then.
+// A failed trial makes the wait longer, and refuses waiters that cannot wait so long.
 func TestFailedTrialTellsWhoCannotOutwaitIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Config{})
@@ -380,7 +380,7 @@ func TestCallersOutliveAnOutage(t *testing.T) {
 // Callers at random: they wait, come or do not come, succeed, fail, are ignored,
 // forget their trial, or lose patience. There are never more trials than there
 // may be, changes lead from one to the next, and in the end, when the endpoint
-// is well again, everybody gets through.
+// works again, all callers get through.
 func TestNobodyWaitsForEver(t *testing.T) {
 	for range 20 {
 		seed := rand.Uint64()

@@ -2,13 +2,12 @@ package breaker
 
 import "time"
 
-// window counts the calls of the last while, in ten parts: a part is forgotten
-// as a whole, so that what is counted is between nine tenths of the window and
-// all of it.
+// window counts the calls of the last Window in ten parts. A part is dropped as a
+// whole, so that between nine tenths of the Window and all of it is counted.
 //
-// To look at the clock costs as much as all the rest of a call that succeeds. So
-// successes are gathered first, a few of them, and count as if they had come
-// when the clock is next looked at: if that is wrong, then on the calm side.
+// Reading the clock costs as much as all the rest of a successful call. So up to 16
+// successes are gathered, and counted with the time at which the clock is read
+// next. An error of that makes the breaker open later, not sooner.
 type window struct {
 	width  time.Duration // of a part
 	origin time.Time
@@ -25,21 +24,20 @@ type part struct {
 	calls, fails int
 }
 
-// succeed counts a call that succeeded, and reports whether it is time to
-// settle.
+// succeed counts a successful call, and reports whether settle is due.
 func (w *window) succeed() (settle bool) {
 	w.gathered++
 	return w.gathered >= mostGathered
 }
 
-// fail counts a call that failed.
+// fail counts a failed call.
 func (w *window) fail(now time.Time) {
 	p := w.part(now)
 	p.calls++
 	p.fails++
 }
 
-// settle counts what was gathered.
+// settle counts the gathered successes.
 func (w *window) settle(now time.Time) {
 	if w.gathered > 0 {
 		w.part(now).calls += w.gathered
@@ -47,7 +45,7 @@ func (w *window) settle(now time.Time) {
 	}
 }
 
-// sum is what is in the window.
+// sum counts the calls and failures in the window.
 func (w *window) sum(now time.Time) (calls, fails int) {
 	w.settle(now)
 	number := w.number(now)

@@ -9,11 +9,11 @@ import (
 // for use. It must not be copied after its first use, and is not safe for
 // concurrent use.
 //
-// All chunks together cost time and memory in proportion to their size, in
-// however many pieces they come.
+// All chunks together cost time and memory in proportion to their size, however
+// many there are.
 //
-// Members of the message that are unknown here and came in pieces are left out
-// of it: their last piece is not what the server expects back.
+// Unknown members of the message that came in pieces are left out of it, since the
+// server does not expect the last piece back.
 type Assembler struct {
 	resp      Response
 	content   growing
@@ -23,13 +23,12 @@ type Assembler struct {
 	details   details
 	blocks    details
 	logprobs  logprobs
-	scattered map[string]bool // members that the message has only the last piece of
+	scattered map[string]bool // unknown members that came in pieces
 	refuted   FinishReason    // output came after it
 }
 
-// Add appends a chunk, or puts it in the place of what came before if it is a
-// [Chunk.Whole] message. It neither changes nor keeps the chunk, but may share
-// its strings and raw JSON.
+// Add appends a chunk. A [Chunk.Whole] message replaces all chunks before it. Add
+// neither changes nor keeps the chunk, but may share its strings and raw JSON.
 func (a *Assembler) Add(ch *Chunk) {
 	r := &a.resp
 	r.ID = firstOf(r.ID, ch.ID)
@@ -45,7 +44,7 @@ func (a *Assembler) Add(ch *Chunk) {
 		r.Usage = &u // the last one counts all; they are never summed
 	}
 
-	// The name goes with the first thought, not with an empty announcement.
+	// The name is that of the first reasoning text, not of an empty one before it.
 	if ch.ReasoningKey != "" && (r.Message.ReasoningKey == "" || ch.Reasoning != "" && a.reasoning.len() == 0) {
 		r.Message.ReasoningKey = ch.ReasoningKey
 	}
@@ -71,10 +70,10 @@ func (a *Assembler) Add(ch *Chunk) {
 	}
 }
 
-// finish takes the finish reason. One that says that the answer is not whole
-// stays: proxies have a reason of their own behind the server's, always stop.
-// Only another of its kind takes its place, or any if the model went on after
-// it: some servers have a reason with every piece.
+// finish takes the finish reason. A reason that the answer is not whole stays, since
+// some proxies append their own, which is always stop. Only another reason of that
+// kind replaces it, or any reason if output followed, since some servers send one
+// with every piece.
 func (a *Assembler) finish(ch *Chunk) {
 	r := &a.resp
 	if r.FinishReason != "" && !ch.Whole && ch.writes() {
@@ -90,8 +89,7 @@ func (a *Assembler) finish(ch *Chunk) {
 // pieceLevels is how deep pieces are looked for: audio.data is on the second.
 const pieceLevels = 4
 
-// keep keeps a member of the message that has no place of its own, and notes
-// whether it comes in pieces.
+// keep keeps an unknown member of the message, and notes whether it comes in pieces.
 func (a *Assembler) keep(name string, raw json.RawMessage, whole bool) {
 	m := &a.resp.Message
 	switch old, there := m.Extra[name]; {
@@ -106,11 +104,11 @@ func (a *Assembler) keep(name string, raw json.RawMessage, whole bool) {
 	set(&m.Extra, name, raw)
 }
 
-// sentBack tells which unknown fields of a delta belong to the message, and
-// thereby into the conversation that is sent next time. An empty list says
-// nothing, Groq's channel belongs to the piece, and LiteLLM's field repeats
-// what others have; a server with a closed schema refuses all three. A content
-// with images is one that no server takes from an assistant.
+// sentBack reports whether an unknown field of a delta becomes part of the message
+// and so of later requests. Left out are empty lists, Groq's channel, which belongs
+// to the piece, and LiteLLM's field, which repeats others: a server with a closed
+// schema refuses all three. So is content with images, which no server accepts from
+// an assistant.
 func sentBack(name string, raw json.RawMessage) bool {
 	switch name {
 	case "channel", "provider_specific_fields", contentKey:
@@ -128,8 +126,7 @@ func (a *Assembler) Err() error {
 	return nil
 }
 
-// Response returns what the chunks so far amount to. Later chunks do not
-// change it.
+// Response returns the answer of the chunks so far. Later chunks do not change it.
 func (a *Assembler) Response() *Response {
 	r := a.resp
 	r.Extra, r.ChoiceExtra = maps.Clone(r.Extra), maps.Clone(r.ChoiceExtra)
@@ -165,8 +162,8 @@ func (a *Assembler) message() Message {
 	return m
 }
 
-// merge puts the members of from into to; of a name that both have the last
-// value is kept.
+// merge puts the members of from into to. If both have a name, the value of from is
+// kept.
 func merge(to *map[string]json.RawMessage, from map[string]json.RawMessage) {
 	for name, raw := range from {
 		set(to, name, raw)

@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// MaxToolCalls bounds the tool calls of one answer. No model means so many; a
-// server that has lost its way could make a list of them that takes many times
-// the memory of its bytes.
+// MaxToolCalls bounds the tool calls of one answer. No model makes so many. A broken
+// server could send a list of them that takes many times the memory of its bytes.
 const MaxToolCalls = 1024
 
 // ErrTooManyCalls is the error of decoding and of [Assembler.Err] for an answer
@@ -25,27 +24,41 @@ var ErrTooManyCalls = fmt.Errorf("chat: more than %d tool calls in one answer", 
 // up a new id for every piece, send the name in pieces too, or send whole
 // calls, some of them twice.
 type calls struct {
-	list    []*call
-	byIndex map[int]*call // the call that last used an index
-	byID    map[string]*call
-	round   int // counts chunks
-	tooMany bool
-	shared  bool // two calls of one tool have one id
+	list []*call
 
-	old *calls // those that came as function_call
+	// byIndex has the call that last used an index.
+	byIndex map[int]*call
+	byID    map[string]*call
+
+	// round counts chunks.
+	round   int
+	tooMany bool
+
+	// shared is set if two calls of one tool have one id.
+	shared bool
+
+	// old are the calls that came as function_call.
+	old *calls
 }
 
 // call is one tool call under construction.
 type call struct {
-	ToolCall // without Name and Arguments
-	name     []byte
-	args     growing
-	shape    shape
-	grown    grown
-	pieces   int
-	index    int  // of its last piece, or -1
-	round    int  // the last chunk that had a piece of it
-	renamed  bool // its pieces have the name and each an id of its own
+	// ToolCall is without Name and Arguments, which grow in name and args.
+	ToolCall
+	name   []byte
+	args   growing
+	shape  shape
+	grown  grown
+	pieces int
+
+	// index is that of the last piece, or -1.
+	index int
+
+	// round is the last chunk that had a piece of the call.
+	round int
+
+	// renamed is set if each of its pieces has the name and another id.
+	renamed bool
 }
 
 // addAll adds the pieces of one chunk.
@@ -97,7 +110,7 @@ func (a *calls) addPieces(pieces []ToolCallDelta, whole bool) {
 		a.add(c, d)
 	}
 	if whole {
-		a.shared = false // they are told apart by their place
+		a.shared = false // their places in the list differ
 	}
 }
 
@@ -115,10 +128,10 @@ func (a *calls) find(d *ToolCallDelta, pos, n int) *call {
 			a.shared = true
 			return nil // another call of the same tool, whose id is the tool's
 		case c == nil && known != nil && (d.Name == "" || d.Name == string(known.name) && !known.shape.done):
-			return known // an index of its own for every piece
+			return known // this server counts the index up with every piece
 		case c == nil:
 			if c = a.last(); c != nil && c.goesOn(d) && !blank(d.Arguments) {
-				return c // likewise, and not even an id that tells
+				return c // likewise, without an id
 			}
 			return nil
 		case d.ID == "" || c.ID == "" || d.ID == c.ID:
@@ -133,7 +146,8 @@ func (a *calls) find(d *ToolCallDelta, pos, n int) *call {
 	if known != nil {
 		return known
 	}
-	// Neither index nor a known id: its place tells among several, order alone.
+	// Neither index nor a known id: among several pieces the place decides, otherwise
+	// the order.
 	have := len(a.list)
 	var c *call
 	switch {
@@ -167,12 +181,11 @@ func (c *call) isHead(d *ToolCallDelta) bool {
 	return c.index >= 0 && c.args.len() == 0 && d.Arguments == "" && d.Name != "" && d.Name == string(c.name)
 }
 
-// goesOn reports whether the piece can only be more of c, whatever its id and
-// index say: c's arguments have not ended, and those of a new call would begin
-// with a brace. Under one index a brace goes on too where the arguments take
-// one: as a value, or within a text. If c has had an id with every piece, what
-// follows until its end is more of it in any case, and so are pieces with
-// nothing in them.
+// goesOn reports whether the piece must continue c, in spite of its id and index: c's
+// arguments have not ended, and those of a new call would begin with a brace. Under
+// the same index a brace continues c too if the arguments can take one, as a value or
+// within a string. If every piece of c has had another id, all pieces until its end
+// continue it, even empty ones.
 func (c *call) goesOn(d *ToolCallDelta) bool {
 	if d.Name != "" && len(c.name) > 0 && d.Name != string(c.name) {
 		return false
@@ -184,14 +197,14 @@ func (c *call) goesOn(d *ToolCallDelta) bool {
 		d.Index >= 0 && d.Index == c.index && c.shape.wantsValue()
 }
 
-// renames reports whether a piece that continues c gives it another id, beside
-// the name once more.
+// renames reports whether a piece that continues c gives it another id and repeats
+// the name.
 func (c *call) renames(d *ToolCallDelta) bool {
 	return d.Name != "" && d.ID != "" && c.ID != "" && d.ID != c.ID && c.goesOn(d)
 }
 
-// rename notes that c has an id with every piece. If so, a call of the same
-// tool right before it that has no arguments was none, but announced c.
+// rename notes that every piece of c has another id. Then a call of the same tool
+// right before it, without arguments, was no call but announced c.
 func (a *calls) rename(c *call) {
 	n := len(a.list)
 	if !c.renamed && n > 1 && a.list[n-1] == c && a.list[n-2].announces(c) {
@@ -220,11 +233,11 @@ func (a *calls) startsAnother(c *call, d *ToolCallDelta) bool {
 	}
 	switch {
 	case c.round == a.round && (d.ID == "" || d.ID != c.ID):
-		return true // no server cuts a call up within one chunk
+		return true // no server sends two pieces of a call in one chunk
 	case d.Name != string(c.name):
 		if c.args.len() == 0 && c.ID == "" && d.ID == "" {
-			// Names come in pieces, calls without arguments one after the other:
-			// the servers that have no ids send whole calls.
+			// Names may come in pieces, or calls without arguments one after the
+			// other; servers without ids send whole calls.
 			return !strings.HasPrefix(d.Name, string(c.name))
 		}
 		return c.args.len() > 0 // until then a name may come in pieces
@@ -234,9 +247,9 @@ func (a *calls) startsAnother(c *call, d *ToolCallDelta) bool {
 	return !c.repeats(d) && !(c.isPlaceholder(d) && d.ID != "")
 }
 
-// repeats reports whether the piece says the whole call once more, be it with
-// other space between the tokens. Two equal calls without ids, in two chunks
-// and under one index, look the same.
+// repeats reports whether the piece repeats the whole call, even with other space
+// between the tokens. Two equal calls without ids, in two chunks and under one index,
+// look the same.
 func (c *call) repeats(d *ToolCallDelta) bool {
 	if !c.shape.done || d.ID != "" && d.ID != c.ID {
 		return false
@@ -329,8 +342,7 @@ func (a *calls) isAnnounced(c *call) bool {
 	return other != nil && other != c && c.announces(other)
 }
 
-// besides returns those calls in the old form that none in the new form stands
-// for: of each tool that is called in both, the new form has all there is.
+// besides returns the calls in the old form whose tools have no call in the new form.
 func (a *calls) besides(list []*call) []*call {
 	if len(list) == 0 {
 		return a.list
@@ -342,7 +354,7 @@ func (a *calls) besides(list []*call) []*call {
 	return slices.DeleteFunc(slices.Clone(a.list), func(c *call) bool { return named[string(c.name)] })
 }
 
-// arguments returns what the pieces come to.
+// arguments returns the joined pieces.
 func (c *call) arguments() string {
 	text := c.args.text()
 	whole, grew := c.grown.text()
@@ -356,7 +368,7 @@ func (c *call) arguments() string {
 }
 
 // once returns a text, or, if it is one object several times, that object. Some
-// servers give the arguments out once more at the end.
+// servers repeat the arguments at the end.
 func once(text string) string {
 	c := cursor{data: []byte(text)}
 	if k, err := c.kind(); err != nil || k != '{' {
@@ -376,10 +388,9 @@ func once(text string) string {
 	return first
 }
 
-// grown follows pieces of which each begins with the one before: some proxies
-// send with every piece all there is so far. It may also be how an object looks
-// that has itself in it, so this counts only where the pieces in a row are no
-// JSON.
+// grown follows pieces of which each begins with the one before: some proxies send
+// with every piece the whole text so far. The pieces of an object that contains itself
+// may look the same, so this counts only if the joined pieces are no JSON.
 type grown struct {
 	last   string
 	pieces int
@@ -403,9 +414,9 @@ func (g *grown) text() (string, bool) {
 	return g.last, g.pieces > 1 && json.Valid([]byte(g.last))
 }
 
-// shape follows a JSON object as it arrives, so that its end is known without
-// reading it all again with every piece. It sees brackets and strings only:
-// what a model writes is often not quite JSON and ends all the same.
+// shape follows a JSON object as it arrives, so that its end is found without reading
+// it again with every piece. It only looks at brackets and strings, since models often
+// write text that is not quite JSON.
 type shape struct {
 	depth    int
 	lists    uint64 // of the levels above, the innermost lowest, which are lists
@@ -449,8 +460,8 @@ func (s *shape) feed(text string) {
 	}
 }
 
-// wantsValue reports whether an object that comes next is a value within this
-// one, or a brace that comes next is text within a string.
+// wantsValue reports whether a brace that comes next would begin a value within this
+// object, or be text within a string.
 func (s *shape) wantsValue() bool {
 	return s.inString || s.last == ':' || s.lists&1 == 1 && (s.last == '[' || s.last == ',')
 }

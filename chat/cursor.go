@@ -11,18 +11,18 @@ import (
 // maxDepth bounds the nesting of received JSON, and with it the stack.
 const maxDepth = 512
 
-// A cursor reads JSON once, front to back, and lets its user take each value
-// in whatever form it has. Decoders that are told the type beforehand fail on
-// the first server that sends a list for a string.
+// A cursor reads JSON once, front to back, and lets its user take each value in the
+// form in which it comes. A decoder with fixed types would fail on the first server
+// that sends a list in place of a string.
 //
-// Every method expects the cursor at the start of a value and leaves it behind
-// that value. Text that ends too early gives an error that matches
-// io.ErrUnexpectedEOF. Errors say where the text is broken, not what it says.
+// Every method expects the cursor at the start of a value and leaves it after that
+// value. If the text ends too early, the error matches io.ErrUnexpectedEOF. Errors
+// say where the text is broken and do not quote it.
 type cursor struct {
 	data    []byte
 	pos     int
 	depth   int
-	scratch []byte // what bytes returned last, if it had escapes
+	scratch []byte // the last result of bytes, if it had escapes
 }
 
 func (c *cursor) syntax(what string) error {
@@ -125,8 +125,8 @@ func (c *cursor) elements(fn func(i int) error) error {
 	}
 }
 
-// object calls fn for each member if the value is an object, and steps over
-// anything else.
+// object calls fn for each member if the value is an object, and steps over other
+// values.
 func (c *cursor) object(fn func(key []byte) error) error {
 	if k, err := c.kind(); err != nil || k != '{' {
 		return c.skip()
@@ -208,8 +208,8 @@ func (c *cursor) keep() (json.RawMessage, error) {
 	return append(json.RawMessage(nil), b...), nil
 }
 
-// text returns a string. Of a value that is none it returns "": what cannot be
-// text is not worth failing an answer for.
+// text returns a string, or "" for another value, which is no reason to fail the
+// answer.
 func (c *cursor) text() (string, error) { return c.textOr("") }
 
 // textOr is text that returns old, without allocating, if the text is the
@@ -247,7 +247,7 @@ func (c *cursor) scalarOr(old string) (string, error) {
 	return c.textOr(old)
 }
 
-// integer returns a whole number, also one written as a string or with a
+// integer returns a whole number, even if it is written as a string or with a
 // fraction of zero; ok is false if the value is something else.
 func (c *cursor) integer() (n int64, ok bool, err error) {
 	k, err := c.kind()
@@ -321,7 +321,7 @@ func (c *cursor) number() error {
 	return nil
 }
 
-// digits steps over at least one digit and tells how many they were.
+// digits steps over at least one digit and returns how many there were.
 func (c *cursor) digits() (int, error) {
 	start := c.pos
 	for c.pos < len(c.data) && c.data[c.pos] >= '0' && c.data[c.pos] <= '9' {

@@ -12,9 +12,8 @@ import (
 // says where the JSON is broken; one that matches io.ErrUnexpectedEOF means
 // that it was cut short. Nothing that it returns shares memory with data.
 //
-// A null is a chunk with nothing in it. An event that is neither a piece of an
-// answer nor says that it is an error, {"status":"queued"} say, is no failure:
-// its fields are in [Chunk.Extra].
+// A null is an empty chunk. An event that is neither a piece of an answer nor an
+// error, such as {"status":"queued"}, is no failure: its fields are in [Chunk.Extra].
 func ParseChunk(data []byte) (*Chunk, error) {
 	ch := &Chunk{}
 	if err := ch.decode(data, false); err != nil {
@@ -24,9 +23,8 @@ func ParseChunk(data []byte) (*Chunk, error) {
 }
 
 // UnmarshalJSON sets the chunk to the data of one event, as [ParseChunk] does.
-// Decoding a stream into one variable costs less than a new chunk each time:
-// strings that all chunks have in common are shared with the one before. After
-// an error the chunk is empty.
+// Decoding a stream into one variable is cheaper than a new chunk each time: strings
+// that all chunks have in common are reused. After an error the chunk is empty.
 func (ch *Chunk) UnmarshalJSON(data []byte) error {
 	*ch = Chunk{ID: ch.ID, Model: ch.Model, SystemFingerprint: ch.SystemFingerprint}
 	if err := ch.decode(data, false); err != nil {
@@ -36,9 +34,9 @@ func (ch *Chunk) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ParseResponse decodes a plain answer, or the error that came in its place:
-// then the response is nil and the error is the server's. The last result is
-// about the JSON, as with [ParseChunk].
+// ParseResponse decodes a plain answer. If the server sent an error instead, the
+// response is nil and the second result holds the error. The third result is an error
+// in the JSON, as with [ParseChunk].
 func ParseResponse(data []byte) (*Response, *ServerError, error) {
 	var ch Chunk
 	if err := ch.decode(data, true); err != nil {
@@ -52,9 +50,9 @@ func ParseResponse(data []byte) (*Response, *ServerError, error) {
 	return a.Response(), nil, nil
 }
 
-// UnmarshalJSON decodes a message in any of the forms that servers send and
-// accept. Parts of an assistant's message are joined into its text and
-// reasoning; those of other roles are kept. As ever, null changes nothing.
+// UnmarshalJSON decodes a message in any of the forms that servers send and accept.
+// Parts of an assistant's message are joined into its text and reasoning; those of
+// other roles are kept. Null changes nothing.
 func (m *Message) UnmarshalJSON(data []byte) error {
 	ch := Chunk{Whole: true}
 	d := delta{ch: &ch, whole: true, keep: true}
@@ -84,7 +82,7 @@ func (m *Message) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// failure says what could not be decoded.
+// failure returns the error for something that could not be decoded.
 func failure(what string, err error) error {
 	if err == ErrTooManyCalls {
 		return err
@@ -92,10 +90,10 @@ func failure(what string, err error) error {
 	return fmt.Errorf("chat: %s: %w", what, err)
 }
 
-// decode reads a chunk or a plain answer. They differ in one name, delta or
-// message, and some servers send the one where the other is due. Of what ch
-// holds already, only strings that come again are used. body tells an answer
-// from an event: what is no answer is an error then, if it has any words.
+// decode reads a chunk or a plain answer. They differ in one name, delta or message,
+// and some servers mix them up. Of the old content of ch, only strings that come
+// again are reused. body is set for a plain answer: anything else with a message is
+// an error then.
 func (ch *Chunk) decode(data []byte, body bool) error {
 	c := cursor{data: data}
 	id, model, fingerprint := ch.ID, ch.Model, ch.SystemFingerprint
@@ -228,8 +226,8 @@ func (ch *Chunk) fail(raw []byte) {
 	}
 }
 
-// choices reads the first choice: a call has one answer. Of the others those
-// are taken in that do not say that they are another one.
+// choices reads the first choice, since a call has one answer. Further choices are
+// joined to it unless they say that they are other answers.
 func (ch *Chunk) choices(c *cursor, aside **Usage) error {
 	k, err := c.kind()
 	if err != nil || k != '[' {
@@ -310,8 +308,8 @@ func (ch *Chunk) choice(c *cursor, aside **Usage) (index []byte, err error) {
 	return index, err
 }
 
-// join takes what a further choice has of the same answer. Copilot has the
-// text in one and each call in another.
+// join takes a further choice of the same answer. Copilot sends the text in one and
+// each call in another.
 func (ch *Chunk) join(more *Chunk, seen *sameCalls) error {
 	if ch.Error == nil && !ch.speaks() {
 		ch.Error = more.Error
@@ -353,8 +351,8 @@ func (ch *Chunk) join(more *Chunk, seen *sameCalls) error {
 	return nil
 }
 
-// sameCalls knows the calls of the choices so far: what one of them says once
-// more is no further call.
+// sameCalls knows the calls of the choices so far, so that a repeated one is not
+// taken for another call.
 type sameCalls struct {
 	known map[sameCall]bool
 	n     int // how many have been added
@@ -383,9 +381,9 @@ func (s *sameCalls) add(all []ToolCallDelta) {
 
 func (s *sameCalls) has(d *ToolCallDelta) bool { return s.known[d.same()] }
 
-// settle puts a whole message in the place of the pieces, unless it says
-// nothing, as the one that some servers have beside each delta, or only repeats
-// what came so far: Perplexity has, beside each delta, all until then.
+// settle replaces the pieces with a whole message, unless it is empty, as some servers
+// send one beside each delta, or only repeats the pieces: Perplexity sends, beside
+// each delta, all text so far.
 func (ch *Chunk) settle(all *Chunk) {
 	switch {
 	case !all.speaks():
@@ -404,7 +402,7 @@ func (ch *Chunk) settle(all *Chunk) {
 func (ch *Chunk) speaks() bool { return len(ch.ToolCalls) > 0 || ch.Output() }
 
 // ends reports whether the piece is the end of a whole message and not the
-// message itself, so that nothing of it is lost to who reads the pieces.
+// message itself, so that callers that read the pieces lose nothing of it.
 func (ch *Chunk) ends(all *Chunk) bool {
 	return ch.Content != "" && len(ch.Content) < len(all.Content) && len(all.ToolCalls) == 0 &&
 		strings.HasSuffix(all.Content, ch.Content)

@@ -19,8 +19,8 @@ type delta struct {
 	old    bool // there is a function_call
 }
 
-// read reads a delta or message. A function_call that says what is in tool_calls
-// as well is left out right here, for who reads piece by piece.
+// read reads a delta or message. A function_call that repeats tool_calls is left out
+// here already, for callers that read piece by piece.
 func (d *delta) read(c *cursor) error {
 	if err := c.object(func(key []byte) error { return d.member(c, key) }); err != nil || !d.old {
 		return err
@@ -90,9 +90,9 @@ func (d *delta) member(c *cursor, key []byte) (err error) {
 	return err
 }
 
-// thought reads reasoning. Without words it only tells its name, if it is one
-// that null tells. Reasoning as an object or a list is shown and not sent back:
-// the stream does not say of what parts it is made.
+// thought reads reasoning. Empty reasoning only sets its name, if null does so for
+// that name. Reasoning as an object or a list is shown but not sent back, since the
+// stream does not tell its parts.
 func (ch *Chunk) thought(c *cursor, key []byte, null bool) error {
 	if k, err := c.kind(); err == nil && (k == '{' || k == '[') {
 		b, err := appendWords(nil, c)
@@ -138,8 +138,8 @@ func appendWords(all []byte, c *cursor) ([]byte, error) {
 	return all, err
 }
 
-// think takes reasoning under one of its names. Servers that change the name
-// send both for a while: what comes first is taken, and the name goes with it.
+// think takes reasoning under one of its names. Servers that change the name send both
+// for a while: the first is taken, with its name.
 func (ch *Chunk) think(key, s, loose string) {
 	if ch.ReasoningKey == "" || ch.Reasoning == "" && s != "" {
 		ch.ReasoningKey = key
@@ -198,18 +198,18 @@ func (d *delta) content(c *cursor) error {
 	return c.skip()
 }
 
-// contentKey is the member of DeltaExtra with what no text can hold.
+// contentKey is the member of DeltaExtra that holds content other than text.
 const contentKey = "content"
 
 // inContent is the ReasoningKey of reasoning that came as parts of the
 // content.
 const inContent = "content"
 
-// texts are what the parts of a content say, joined, in loose form.
+// texts are the joined texts of the parts of a content, in loose form.
 type texts struct {
 	content, reasoning, refusal []byte
 
-	other bool // there is a part with something else
+	other bool // there is a part that is neither
 }
 
 // part reads one part of a content, an object or a mere string.
@@ -308,10 +308,10 @@ func (d *delta) toolCall(c *cursor, i int) error {
 		return err
 	}
 	if call.ID == "" && call.Name == "" && call.Arguments == "" && call.Extra == nil {
-		return nil // no piece of anything
+		return nil // no piece of a call
 	}
 	if d.whole {
-		call.Index = i // a whole message's calls are told apart by their place
+		call.Index = i // in a whole message the place is the index
 	}
 	return d.ch.call(call)
 }

@@ -5,21 +5,20 @@ import (
 	"encoding/json"
 )
 
-// The fields in which OpenRouter and LiteLLM have reasoning in its original
-// form, signed or encrypted. They want it back unchanged, in the form that a
-// plain answer has.
+// The fields in which OpenRouter and LiteLLM send reasoning in its original form,
+// signed or encrypted. They expect it back unchanged, in the form of a plain answer.
 const (
 	detailsKey = "reasoning_details"
 	blocksKey  = "thinking_blocks"
 )
 
-// details joins such a field of a stream. There one block of text comes in
-// many pieces, and its signature, which holds for the whole text, in a last
-// one. Blocks cannot be told apart by their index, which may be 0 for all: a
-// piece continues the block before it if both are of the same type.
+// details joins such a field of a stream. A block of text comes in many pieces, and the
+// signature of the whole text in the last one. The index does not tell blocks apart,
+// since it may be 0 for all: a piece continues the block before it if both are of the
+// same type.
 //
-// Only the last block can go on. Those before it are text, so that a list of
-// many small ones takes no more than its bytes.
+// Only the last block can be continued. Those before it are kept as JSON text, so that
+// a list of many small ones takes no more than its bytes.
 type details struct {
 	before []byte // the blocks before the last, as the elements of a list
 	last   detail
@@ -37,8 +36,8 @@ type detail struct {
 	rest   map[string]json.RawMessage // other members, once more was joined
 }
 
-// add appends a list of pieces. It reports false if raw is to be kept as it is:
-// because it is no list, or whole.
+// add appends a list of pieces. It reports false if raw is to be kept as it is,
+// because it is no list or is whole.
 func (a *details) add(raw json.RawMessage, whole bool) bool {
 	if whole {
 		*a = details{}
@@ -131,8 +130,8 @@ func (d *detail) join(p *detail) {
 	d.id, d.signed = firstOf(d.id, p.id), d.signed || p.signed
 }
 
-// others keeps the members that are not the block's text; those that are there
-// already stay.
+// others keeps the members that are not the block's text; members that are there
+// already are not replaced.
 func (d *detail) others(raw json.RawMessage) {
 	c := cursor{data: raw}
 	_ = c.object(func(key []byte) error {

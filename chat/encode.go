@@ -7,12 +7,12 @@ import (
 	"strconv"
 )
 
-// AppendJSON appends the request's JSON to dst. It fails on what cannot be
-// sent: invalid JSON in a raw field, or a number that JSON has no form for.
-// stream asks for a streamed answer, with usage if includeUsage is set.
+// AppendJSON appends the request's JSON to dst. It fails on invalid JSON in a raw
+// field and on numbers that JSON cannot hold. stream asks for a streamed answer,
+// with usage if includeUsage is set.
 //
-// Equal requests give equal bytes, and the conversation comes before what
-// varies from call to call, so that a longer one begins with the same bytes.
+// Equal requests give equal bytes. The conversation comes before the fields that
+// vary from call to call, so that a longer conversation begins with the same bytes.
 // Errors name the field, never its content.
 func (r *Request) AppendJSON(dst []byte, stream, includeUsage bool) ([]byte, error) {
 	form := r.Form()
@@ -20,12 +20,11 @@ func (r *Request) AppendJSON(dst []byte, stream, includeUsage bool) ([]byte, err
 }
 
 // AppendJSONFunc is [Request.AppendJSON] with the messages written by message,
-// which appends one to dst as [Form.AppendMessage] does, or notes where it
-// belongs and returns dst as it is. A client that has encoded a message before
-// need not do it again, and one that knows what its server refuses leaves it
-// out.
+// which appends one message to dst as [Form.AppendMessage] does, or only notes its
+// place and returns dst unchanged. This lets a client reuse messages that it has
+// encoded before, and leave out fields that its server refuses.
 //
-// model, if not empty, is asked for in place of r.Model.
+// model, if not empty, takes the place of r.Model.
 func (r *Request) AppendJSONFunc(dst []byte, model string, stream, includeUsage bool, message func(dst []byte, m *Message) ([]byte, error)) ([]byte, error) {
 	o := object{buf: append(dst, '{'), taken: r.Extra}
 	if model == "" {
@@ -92,8 +91,8 @@ func (r *Request) AppendJSONFunc(dst []byte, model string, stream, includeUsage 
 // request without tools. [Form] has others.
 func (m *Message) AppendJSON(dst []byte) ([]byte, error) { return new(Form).AppendMessage(dst, m) }
 
-// MarshalJSON returns what [Message.AppendJSON] does. [json.Marshal] then
-// escapes <, > and & in it, which changes the bytes and not what they say.
+// MarshalJSON returns the JSON of [Message.AppendJSON]. [json.Marshal] then escapes
+// <, > and & in it, which changes the bytes but not the values.
 func (m Message) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
 
 func (o *object) parts(parts []Part) {
@@ -137,9 +136,9 @@ func (o *object) toolCalls(calls []ToolCall, f *Form) {
 	o.buf = append(o.buf, ']')
 }
 
-// arguments writes a call's arguments as a string that holds a JSON object.
-// What the model wrote may be none, and one such string in the history makes
-// templates fail on every later request. So it is sent within one.
+// arguments writes a call's arguments as a string that holds a JSON object. If the
+// model wrote something else, it is wrapped in an object: one such string in the
+// history makes templates fail on every later request.
 func (o *object) arguments(args string) {
 	at := len(o.buf)
 	o.buf = append(o.buf, args...) // borrows the buffer's tail to look at them

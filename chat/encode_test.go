@@ -85,7 +85,7 @@ func TestAppendMessage(t *testing.T) {
 	}
 }
 
-// Whatever a model wrote, the history holds objects.
+// The history holds objects as arguments, even if the model wrote something else.
 func TestArgumentsAreAlwaysObjects(t *testing.T) {
 	for _, args := range []string{"", "{}", `{"a":1}`, `{"a`, "null", "1", `"x"`, "[]", "no", "\xff", strings.Repeat("[", 600), `{"a":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + `}`} {
 		b, err := json.Marshal(chat.Message{Role: chat.RoleAssistant, ToolCalls: []chat.ToolCall{{Arguments: args}}})

@@ -1,17 +1,17 @@
 package chat
 
-// A FinishReason says why the model stopped. Unfamiliar ones are kept as the
-// server wrote them.
+// A FinishReason says why the model stopped. Unknown ones are kept as the server
+// wrote them.
 type FinishReason string
 
-// The finish reasons that mean something to this module.
+// The finish reasons that this module knows.
 const (
 	// FinishStop is a natural end.
 	FinishStop FinishReason = "stop"
 	// FinishToolCalls ends a message that calls tools.
 	FinishToolCalls FinishReason = "tool_calls"
-	// FinishLength is an answer cut by a token limit. Text that ends so is an
-	// answer, tool calls that end so are not.
+	// FinishLength is an answer cut by a token limit. Text that is cut is an answer,
+	// but tool calls that are cut are not.
 	FinishLength FinishReason = "length"
 	// FinishContentFilter is an answer withheld or cut by a filter.
 	FinishContentFilter FinishReason = "content_filter"
@@ -24,20 +24,20 @@ const (
 	FinishNoResource FinishReason = "insufficient_system_resource"
 )
 
-// Failed reports whether the server says with it that it gave up on the
-// answer: an abort, a fault of its own, or output that it could not use. Of
-// Failed, [FinishReason.Limited] and [FinishReason.Filtered] at most one is
-// true, in whichever case and style the reason is written. For one that is
-// unfamiliar none is.
+// Failed reports whether the reason says that the server gave up on the answer: an
+// abort, an error of the server, or output that it could not use. Of Failed,
+// [FinishReason.Limited] and [FinishReason.Filtered] at most one is true. Upper and
+// lower case, underscores and hyphens make no difference. For an unknown reason none
+// is true.
 func (r FinishReason) Failed() bool { return r.kind() == failed }
 
-// Limited reports whether a limit of tokens cut the answer, be it the one asked
-// for or the model's own context.
+// Limited reports whether a token limit cut the answer: the one in the request, or
+// the model's context length.
 func (r FinishReason) Limited() bool { return r.kind() == limited }
 
-// Filtered reports whether a filter withheld or cut the answer. A reason of
-// "refusal" is one: it stands for a classifier beside the model. A model that
-// declines in its own words stops as always.
+// Filtered reports whether a filter withheld or cut the answer. "refusal" counts as
+// well, since it stands for a classifier next to the model. A model that declines in
+// its own words has FinishStop.
 func (r FinishReason) Filtered() bool { return r.kind() == filtered }
 
 // spoils reports whether the answer is not what the model meant to say.
@@ -58,7 +58,7 @@ func (r FinishReason) kind() finishKind {
 	folded := foldReason(buf[:0], string(r))
 	switch string(folded) {
 	case "", "null", "none", "nil", "undefined", "unspecified", "finishreasonunspecified", "notfinished":
-		// What servers write in each chunk until the end, where null is due.
+		// Some servers write these in place of null in each chunk until the end.
 		return noReason
 	case "length", "maxlength", "modellength", "lengthlimit", "outputlimit", "maxoutput", "maxtoken",
 		"maxtokens", "maxoutputtokens", "maxcompletiontokens", "maxnewtokens", "maxtokensreached",

@@ -7,38 +7,37 @@ import (
 	"slices"
 )
 
-// A Form is what a server wants of the messages that it is sent: one refuses
-// what another demands. The zero value is the form of a request without tools,
-// to a server that takes back what it gave. The same message in the same form
-// gives the same bytes. It is safe for concurrent use as long as nobody writes
+// A Form says which fields a server accepts in messages, since some refuse what
+// others demand. The zero value is the form of a request without tools, to a server
+// that accepts the messages that it has sent. The same message in the same form
+// gives the same bytes. A Form is safe for concurrent use as long as nothing writes
 // to it.
 type Form struct {
-	// Tools says that the request offers tools. Then every message of the
-	// assistant has its reasoning with it, not only those that call tools:
-	// DeepSeek refuses the conversation otherwise.
+	// Tools says that the request offers tools. Then every message of the assistant
+	// is sent with its reasoning, not only those that call tools. DeepSeek refuses
+	// the conversation otherwise.
 	Tools bool
 
-	// ReasoningKey, if not empty, is the name under which every message of the
-	// assistant has its reasoning, empty where there is none, whatever Tools,
-	// Omit, Bare and the message's own ReasoningKey say. It is for a server that
-	// demands the field in messages that another model or nobody thought about.
+	// ReasoningKey, if not empty, is the field in which every message of the
+	// assistant is sent with its reasoning, or with an empty string if it has none.
+	// It overrides Tools, Omit, Bare and the message's own ReasoningKey. It is for a
+	// server that demands the field even in messages of other models.
 	ReasoningKey string
 
-	// Omit names members that the server refuses. They are left out of messages,
-	// of their calls and of their parts, also where Extra has them, but for those
-	// without which there is no message: role, content, tool_calls and
-	// tool_call_id; id, type and function of a call; type and text of a part; and
-	// in both the member that has the name of the type. A refusal that is left out
-	// is the content if there is no other.
+	// Omit names fields that the server refuses. They are left out of messages, of
+	// their calls and of their parts, even if Extra has them. The required fields
+	// stay: role, content, tool_calls and tool_call_id; id, type and function of a
+	// call; type and text of a part; and in calls and parts the field that is named
+	// like the type. If refusal is left out and there is no content, the refusal
+	// becomes the content.
 	Omit []string
 
-	// Bare leaves out everything but those and the name of who speaks. It is for
-	// a server that does not say what it refuses, and for what another gave.
+	// Bare leaves out all fields but the required ones and name. It is for a server
+	// that does not say which field it refuses.
 	Bare bool
 
-	// ShortIDs sends each call's id as nine letters and digits, as Mistral
-	// demands. Those that are so stay as they are, others are hashed, in calls
-	// and results alike.
+	// ShortIDs sends each call's id as nine letters and digits, as Mistral demands.
+	// Other ids are hashed, in calls and results alike.
 	ShortIDs bool
 }
 
@@ -68,7 +67,7 @@ func (f *Form) AppendMessage(dst []byte, m *Message) ([]byte, error) {
 	return append(o.buf, '}'), nil
 }
 
-// What an object is a part of, for the members that no form leaves out.
+// A level says what an object is, for the required members, which no form leaves out.
 type level uint8
 
 const (
@@ -131,8 +130,8 @@ func (o *object) message(m *Message, f *Form) {
 
 var errReasoningKey = errors.New("want a name that no other field has")
 
-// reasoning gives reasoning back under the name under which it came. The key
-// alone is enough: DeepSeek wants the field also where it is empty.
+// reasoning sends reasoning back under the name under which it came. DeepSeek wants
+// the field even if it is empty.
 func (o *object) reasoning(m *Message, f *Form) {
 	key := m.ReasoningKey
 	switch {

@@ -141,7 +141,7 @@ func TestHostileAnswersCostTheirSize(t *testing.T) {
 
 				took = time.Since(start)
 				runtime.ReadMemStats(&after)
-				// All that was ever allocated, also what is free again.
+				// All that was ever allocated, even if it is free again.
 				require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(60*size+1<<20))
 				if took < 5*time.Second {
 					break

@@ -2,10 +2,10 @@ package chat
 
 import "slices"
 
-// A Joiner lets those who read an answer chunk by chunk see whole characters
-// only. Some servers cut a character in two, and send its halves in two chunks;
-// decoded alone, each half is U+FFFD. An [Assembler] needs no Joiner. The zero
-// value is ready for use, for one answer. It is not safe for concurrent use.
+// A Joiner gives a caller that reads an answer chunk by chunk whole characters only.
+// Some servers cut a character in two and send its halves in two chunks; decoded
+// alone, each half is U+FFFD. An [Assembler] needs no Joiner. The zero value is ready
+// for use, for one answer. It is not safe for concurrent use.
 type Joiner struct {
 	texts [cutTexts]string
 	calls []openCall
@@ -23,11 +23,11 @@ type openCall struct {
 // model writes so many at once.
 const maxOpenCalls = 16
 
-// Join holds half a character at the end of a text of ch back, and puts it
-// before the next piece of the same text: of the content, the reasoning, the
-// refusal, or the arguments of the same tool call. It changes ch, and costs
-// next to nothing if no character is cut. A chunk can have no text left; before
-// Join, [Chunk.Output] tells that the model is at work.
+// Join removes half a character from the end of a text of ch and puts it before the
+// next piece of the same text: of the content, the reasoning, the refusal, or the
+// arguments of the same tool call. It changes ch, and costs almost nothing if no
+// character is cut. The chunk may have no text left, so call [Chunk.Output] before
+// Join to learn whether the model is at work.
 func (j *Joiner) Join(ch *Chunk) {
 	if ch.Whole {
 		*j = Joiner{} // it has all that was held back
@@ -97,9 +97,8 @@ func rejoin(held, s, loose string) (text, half string) {
 	return text, all[n:]
 }
 
-// Rest returns a chunk with U+FFFD in the place of each half whose other half
-// never came, or nil if there is none, which is the rule. Call it when the
-// answer has ended.
+// Rest returns a chunk with U+FFFD for each half whose other half never came, or nil
+// if there is none, as in most answers. Call it when the answer has ended.
 func (j *Joiner) Rest() *Chunk {
 	if !j.holds {
 		return nil

@@ -195,7 +195,7 @@ func TestJoinCostsNothingIfNothingIsCut(t *testing.T) {
 }
 
 // FuzzJoiner: a text that is cut anywhere, as bytes or as escapes, comes out as
-// it was, for who reads the pieces and for who reads the whole.
+// it was, for readers of the pieces and of the whole.
 func FuzzJoiner(f *testing.F) {
 	f.Add("a😀é\\n", uint64(0b1011), true)
 	f.Add("😀😁\u2028x", uint64(0b1111111), false)

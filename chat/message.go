@@ -98,7 +98,7 @@ func ImagePart(url string) Part {
 	return Part{Type: "image_url", Extra: map[string]json.RawMessage{"image_url": imageURL(url)}}
 }
 
-// A ToolCall is a model's wish to run a tool.
+// A ToolCall is a model's request to run a tool.
 type ToolCall struct {
 	// ID pairs the call with its result. Some servers leave it empty.
 	ID string
@@ -109,20 +109,20 @@ type ToolCall struct {
 	// Name is the tool's name.
 	Name string
 
-	// Arguments is the JSON text of the arguments as the model wrote it. It
-	// may be broken: models are no JSON encoders. Empty is sent as {}, and what
-	// is no JSON object as {"invalid_arguments":"…"}, since servers refuse every
-	// later request over one that they cannot read.
+	// Arguments is the JSON text of the arguments as the model wrote it. It may be
+	// broken. Empty arguments are sent as {}, and those that are no JSON object as
+	// {"invalid_arguments":"…"}, since one that a server cannot read makes it refuse
+	// every later request.
 	Arguments string
 
 	// Extra holds the call's other fields as JSON. They are sent back.
 	Extra map[string]json.RawMessage
 }
 
-// Cut reports whether Arguments break off: they begin a JSON value and end
-// before it does, as when a limit that the finish reason does not admit fell
-// into them. Empty arguments are not cut, nor are broken ones, though they are
-// no object: of those the model can be told, and mend them.
+// Cut reports whether Arguments break off: they begin a JSON value but do not end it,
+// as when a token limit cut them without a finish reason that says so. Empty and
+// otherwise broken arguments are not cut: the model can be told about them and
+// correct them.
 func (t *ToolCall) Cut() bool {
 	if blank(t.Arguments) {
 		return false

@@ -21,7 +21,7 @@ type object struct {
 
 	form *Form  // leaves members out; nil if it leaves none
 	of   level  // and what this is there
-	kind string // its type, where it has one
+	kind string // its type, if it has one
 }
 
 func (o *object) key(name string) {
@@ -82,7 +82,7 @@ func (o *object) strings(list []string) {
 	o.buf = append(o.buf, ']')
 }
 
-// raw writes raw JSON, which name names in an error.
+// raw writes raw JSON; errors use name for it.
 func (o *object) raw(name string, value json.RawMessage) {
 	buf, err := appendRaw(o.buf, value)
 	if err != nil {

@@ -2,11 +2,10 @@ package chat
 
 import "encoding/json"
 
-// Output reports whether the chunk carries something the model made: text,
-// reasoning, arguments of a tool, or data of another kind, such as sound, an
-// image, or reasoning that is encrypted. A chunk with only a role, a name, a
-// finish reason or usage does not, nor does one that only labels what is to
-// come: {"audio":{"id":"a"}}.
+// Output reports whether the chunk carries output of the model: text, reasoning,
+// arguments of a tool, or other data such as sound, an image or encrypted reasoning.
+// A role, a name, a finish reason, usage, or a label of data that is to come, as
+// {"audio":{"id":"a"}}, is not output.
 func (c *Chunk) Output() bool {
 	if c.writes() {
 		return true
@@ -19,8 +18,8 @@ func (c *Chunk) Output() bool {
 	return generated(c.DeltaExtra)
 }
 
-// writes reports whether the chunk has text or arguments. Data of another kind
-// may also be added when the model is done: sources, say.
+// writes reports whether the chunk has text or arguments. Other data, such as sources,
+// may be added even after the model has finished.
 func (c *Chunk) writes() bool {
 	if c.Content != "" || c.Reasoning != "" || c.Refusal != "" {
 		return true
@@ -33,8 +32,7 @@ func (c *Chunk) writes() bool {
 	return false
 }
 
-// generated reports whether fields without a place of their own hold anything
-// but labels.
+// generated reports whether extra fields hold anything but labels.
 func generated(extra map[string]json.RawMessage) bool {
 	for name, raw := range extra {
 		if !labels(name) && saysWithin(raw, isLabel) {
@@ -44,10 +42,9 @@ func generated(extra map[string]json.RawMessage) bool {
 	return false
 }
 
-// labels names the members that say which piece this is, of what kind and for
-// whom, or that someone is still there. On any level of a delta they are no
-// work of the model. provider_specific_fields repeats, at LiteLLM, what other
-// members have.
+// labels are the members that only identify a piece or show that the server is alive.
+// On no level of a delta are they output. LiteLLM's provider_specific_fields repeats
+// other members.
 func labels(name string) bool {
 	switch name {
 	case "id", "item_id", "message_id", "request_id", "call_id", "tool_call_id", "index", "output_index",

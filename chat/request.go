@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Request asks a model for the next message of a conversation. The zero
-// value of a field leaves the matter to the server.
+// A Request asks a model for the next message of a conversation. For a field with its
+// zero value the server's default holds.
 type Request struct {
 	// Model is the model's name at the server. A client may have a default.
 	Model string
@@ -17,8 +17,8 @@ type Request struct {
 	// Tools are the tools the model may call.
 	Tools []Tool
 
-	// ToolChoice steers whether and which tool is called. It and
-	// ParallelToolCalls are sent only with tools: without, they are refused.
+	// ToolChoice steers whether and which tool is called. It and ParallelToolCalls
+	// are sent only with tools, since servers refuse them otherwise.
 	ToolChoice ToolChoice
 
 	// ParallelToolCalls, if not nil, allows or forbids several calls in one
@@ -32,7 +32,8 @@ type Request struct {
 	// OpenAI's reasoning models want in place of max_tokens.
 	MaxCompletionTokens int
 
-	// Temperature and TopP shape sampling. A pointer, because zero is a wish.
+	// Temperature and TopP shape sampling. They are pointers because zero is a valid
+	// value.
 	Temperature *float64
 	TopP        *float64
 
@@ -42,8 +43,8 @@ type Request struct {
 	// Stop lists texts at which the model stops.
 	Stop []string
 
-	// ReasoningEffort says how long to think: none, minimal, low, medium,
-	// high, and whatever else the server knows.
+	// ReasoningEffort says how long to reason: none, minimal, low, medium, high, or
+	// another value that the server knows.
 	ReasoningEffort string
 
 	// ResponseFormat is the JSON of response_format.
@@ -58,27 +59,27 @@ type Request struct {
 	// which belong to the client, and n: one call has one answer.
 	Extra map[string]json.RawMessage
 
-	// OnOutput, if not nil, is called by a client for each piece of output that
-	// comes, in the goroutine that reads the answer, and should be quick. It tells
-	// whoever watches the caller that the model is at work. It is never sent.
+	// OnOutput, if not nil, is called by a client for each piece of output, in the
+	// goroutine that reads the answer, and should be quick. A watchdog of the caller
+	// learns from it that the model is at work. It is never sent.
 	OnOutput func()
 
-	// OnBytes is the same for whatever comes of the answer, signs that somebody is
-	// there included. A server that sends nothing else is alive, and may think.
+	// OnBytes is the same for all bytes of the answer, even pings. A server that sends
+	// only pings is alive, and its model may be reasoning.
 	OnBytes func()
 
 	// OnWait, if not nil, is called by a client that begins a wait of known length
-	// before it asks again, as a server's Retry-After or a backoff: silence until
-	// then is no sign of trouble.
+	// before its next attempt, such as a Retry-After or a backoff. Silence until then
+	// is no sign of trouble.
 	OnWait func(d time.Duration)
 
-	// Caller names who asks (an agent, a job), for tables and events.
-	// It is never sent.
+	// Caller is the name of the caller (an agent, a job), for tables and events. It
+	// is never sent.
 	Caller string
 
-	// Priority puts requests of a higher number first where a client's own queue
-	// holds them, and Finishing those whose work is nearly done. They are never
-	// sent.
+	// In a client's own queue, requests of higher Priority go first. Finishing marks
+	// those whose work is nearly done, which a queue may put first among equal ones.
+	// They are never sent.
 	Priority  int
 	Finishing bool
 
@@ -90,7 +91,7 @@ type Request struct {
 
 // A Tool is a function the model may call.
 type Tool struct {
-	// Name is what the model calls it by: letters, digits, _ and -, at most 64.
+	// Name is the name for the model: letters, digits, _ and -, at most 64.
 	Name string
 
 	// Description tells the model what it does and when to use it.
@@ -110,7 +111,7 @@ type ToolChoice struct {
 	// Mode is auto, none or required.
 	Mode string
 
-	// Name, if not empty, forces the tool of that name, whatever Mode says.
+	// Name, if not empty, forces the tool of that name. Mode is then ignored.
 	Name string
 }
 

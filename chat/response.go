@@ -11,20 +11,19 @@ type Response struct {
 	Model   string    // as the server names it
 	Created time.Time // zero if the server did not say
 
-	// SystemFingerprint changes when the server changes what may change its
-	// answers; ServiceTier is the class in which it served the request.
+	// SystemFingerprint changes when the server's configuration changes in a way that
+	// may change answers; ServiceTier is the class in which it served the request.
 	SystemFingerprint string
 	ServiceTier       string
 
-	// Endpoint is the client's name of who gave the answer, where it may be one
-	// of several. It is no part of the answer.
+	// Endpoint is the client's name of the endpoint that gave the answer. It is no
+	// part of the answer itself.
 	Endpoint string
 
-	// Message is the answer as the model gave it, the turn to append to the
-	// conversation if it says or calls something. Servers with a strict schema
-	// refuse it in later requests while it is empty, which it is for them with
-	// reasoning alone, and while it has calls without an id, which no result can
-	// name: leave out the one, and give ids to the other.
+	// Message is the answer as the model gave it, to be appended to the conversation.
+	// Servers with a strict schema refuse two kinds of it in later requests: leave out
+	// an empty message (or one with only reasoning), and give ids to tool calls that
+	// have none.
 	Message Message
 
 	// FinishReason is empty only from servers that never send one.
@@ -40,14 +39,14 @@ type Response struct {
 	ChoiceExtra map[string]json.RawMessage
 }
 
-// Empty reports whether the answer says nothing and calls nothing. Reasoning
-// alone is no answer.
+// Empty reports whether the answer has neither text nor tool calls. Reasoning alone
+// is no answer.
 func (r *Response) Empty() bool {
 	m := &r.Message
 	return m.Content == "" && m.Refusal == "" && len(m.ToolCalls) == 0
 }
 
-// Usage is what the server counted, in tokens.
+// Usage holds the tokens that the server counted.
 type Usage struct {
 	PromptTokens     int64
 	CompletionTokens int64
@@ -81,11 +80,10 @@ type Chunk struct {
 	// ToolCalls are pieces of tool calls.
 	ToolCalls []ToolCallDelta
 
-	// Whole is set if the chunk is no piece but a whole message, which stands
-	// in the place of all pieces before it. MiniMax ends its streams with one;
-	// who shows text as it arrives must not show it again. In an answer of one
-	// value it tells an answer from a piece of one. A message that only repeats
-	// what came so far, beside a piece of its own, is left out.
+	// Whole is set if the chunk is a whole message, which replaces all pieces before
+	// it. MiniMax ends its streams with one: a program that shows text as it arrives
+	// must not show it again. In an answer of one JSON value it tells a whole answer
+	// from a piece. A message that only repeats the pieces so far is left out.
 	Whole bool
 
 	// FinishReason is empty until the end.
@@ -97,10 +95,10 @@ type Chunk struct {
 	// Error is set if the server reported a failure in place of a piece.
 	Error *ServerError
 
-	// Extra, ChoiceExtra and DeltaExtra hold the fields of the chunk, its
-	// choice and its delta that have no place above, as JSON. Those that are
-	// null are left out. The content is among them, whole, if it has parts that
-	// are neither text nor thought: images and the like.
+	// Extra, ChoiceExtra and DeltaExtra hold the fields of the chunk, its choice and
+	// its delta that have no place above, as JSON. Null fields are left out. The whole
+	// content is in DeltaExtra if it has parts that are neither text nor reasoning,
+	// such as images.
 	Extra       map[string]json.RawMessage
 	ChoiceExtra map[string]json.RawMessage
 	DeltaExtra  map[string]json.RawMessage
@@ -119,9 +117,8 @@ type ToolCallDelta struct {
 	Name      string
 	Arguments string // a fragment; JSON only when all are joined
 
-	// Old is set if it came as function_call, the form before there were several
-	// calls. Some servers send that beside tool_calls, for one of those: an
-	// [Assembler] then leaves it out.
+	// Old is set if it came as function_call, the form before tool_calls. Some servers
+	// send both for one call: an [Assembler] then leaves the old one out.
 	Old bool
 
 	Extra map[string]json.RawMessage

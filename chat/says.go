@@ -5,8 +5,7 @@ import (
 	"errors"
 )
 
-// says reports whether raw JSON says anything: neither null nor false, and
-// nothing empty.
+// says reports whether raw JSON has content: it is not null, false or empty.
 func says(raw []byte) bool {
 	switch string(raw) {
 	case "", "null", "false", `""`, "{}", "[]", "0":
@@ -18,9 +17,8 @@ func says(raw []byte) bool {
 	return len(bytes.TrimSpace(raw[1:len(raw)-1])) > 0
 }
 
-// saysWithin is says for objects and lists that may be made of nothing but
-// values that say nothing, as {"message":null,"code":0} is. Members that label
-// names do not count; nil names none.
+// saysWithin is says that looks into objects and lists: {"message":null,"code":0} has
+// no content. Members for which label is true do not count; label may be nil.
 func saysWithin(raw []byte, label func(key []byte) bool) bool {
 	c := cursor{data: raw}
 	return c.saysWithin(label)
@@ -57,10 +55,9 @@ func (c *cursor) saysWithin(label func(key []byte) bool) bool {
 	return err == errSaid
 }
 
-// replaces reports whether a value can stand in the place of one that came
-// before it: they are equal, or it has grown out of it, or neither is a text or
-// a list. Otherwise they are pieces. Of objects it looks at the members, and as
-// deep as levels says.
+// replaces reports whether a value can replace an earlier one: they are equal, or the
+// later begins with the earlier, or neither is a text or a list. Otherwise they are
+// pieces. It compares the members of objects, down to the given number of levels.
 func replaces(raw, old []byte, levels int) bool {
 	if levels == 0 || len(raw) == 0 || len(old) == 0 || raw[0] != old[0] || bytes.Equal(raw, old) {
 		return true

@@ -10,21 +10,20 @@ import (
 // A ServerError is a failure as a server words it, in the body of an error
 // status or in the middle of an answer.
 type ServerError struct {
-	// Message is what the server says to a person. It is empty if there is no
-	// such text: the JSON of an error never stands in for it, as that may
-	// repeat the request.
+	// Message is the server's text for people. It is empty if there is none: the JSON
+	// of the error is never used instead, since it may repeat the request.
 	Message string
 	Type    string
-	Code    string // also if the server wrote a number
+	Code    string // even if the server wrote a number
 	Param   string
 
-	// Status is the HTTP status that the error names for itself, mostly
-	// because the real one said 200: by number, or by a type or code that
-	// stands for one status only. 0 if it names none.
+	// Status is the HTTP status that the error itself states, mostly because the real
+	// one was 200: by number, or by a type or code that stands for one status only. 0
+	// if it states none.
 	Status int
 
-	// Raw is the whole error as it came. Mind where it is shown: validation
-	// errors repeat what was sent.
+	// Raw is the whole error as it came. Be careful where you show it: validation
+	// errors repeat the request.
 	Raw json.RawMessage
 }
 
@@ -32,9 +31,9 @@ type ServerError struct {
 // object or a string, flat with "object":"error" or "type":"error", under
 // "errors", "err", "errorMessage", "detail", "message" or "base_resp", under
 // the name of an exception as AWS has them, in the first choice or its delta,
-// in the "response" of an event, alone or as the first element of a list, also
-// within a JSON string. It returns nil if the text reports none; an error of
-// which no member says anything is none.
+// in the "response" of an event, alone or as the first element of a list, and even
+// within a JSON string. It returns nil if the text reports no error, or one whose
+// members are all empty.
 func ParseError(data []byte) *ServerError {
 	e := parseError(data, 0)
 	if e != nil {
@@ -213,7 +212,7 @@ func errorWithin(raw []byte) (found []byte) {
 	return found
 }
 
-// fill takes what e does not say from the object around it.
+// fill takes fields that e lacks from the object around it.
 func (e *ServerError) fill(outer *ServerError) {
 	e.Message = firstOf(e.Message, outer.Message)
 	e.Code = firstOf(e.Code, outer.Code)
@@ -305,7 +304,7 @@ func isJSON(text []byte) bool {
 	return err == nil && (k == '{' || k == '[' || k == '"') && c.skip() == nil && c.end() == nil
 }
 
-// words returns what a value says to a person.
+// words returns the text for people in a value.
 func words(raw []byte, wraps int) string {
 	if !saysWithin(raw, nil) {
 		return ""
@@ -336,7 +335,7 @@ func errorList(c *cursor, wraps int) *ServerError {
 	return e
 }
 
-// metadata looks for the kind of error in what OpenRouter adds to its own.
+// metadata looks for the kind of error in OpenRouter's metadata.
 func (e *ServerError) metadata(c *cursor) error {
 	return c.object(func(key []byte) error {
 		if string(key) != "error_type" {

@@ -22,8 +22,8 @@ func statusOf(e *ServerError) int {
 	return namedStatus(e.Type)
 }
 
-// namedStatus returns the status that a name stands for. Names that go with
-// several, invalid_request_error above all, are missing.
+// namedStatus returns the status that a name stands for. Names that servers use with
+// several statuses are missing, above all invalid_request_error.
 func namedStatus(name string) int {
 	if bare, ok := strings.CutSuffix(name, "Exception"); ok {
 		return exceptionStatus(bare)
@@ -86,9 +86,9 @@ func exceptionStatus(name string) int {
 	return 0
 }
 
-// admits reports whether an object that does not call itself an error is one
-// all the same: by a status or code of a failure, or by a name that sounds like
-// one. Servers also tell in a message how far they are.
+// admits reports whether an object that is not marked as an error is one: by the
+// status or code of a failure, or by the name of one. A message alone proves nothing,
+// since servers report their progress in one.
 func (e *ServerError) admits() bool {
 	code, _ := strconv.Atoi(e.Code)
 	return e.Status >= 400 || code >= 400 || soundsBad(e.Type) || soundsBad(e.Code)

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// plainByte tells the bytes that may stand for themselves in a JSON string and
-// need no second look: ASCII without quote, backslash and control characters.
+// plainByte has the bytes that stand for themselves in a JSON string: ASCII without
+// quote, backslash and control characters.
 var plainByte = func() (table [256]bool) {
 	for b := 0x20; b < utf8.RuneSelf; b++ {
 		table[b] = b != '"' && b != '\\'

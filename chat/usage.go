@@ -1,7 +1,7 @@
 package chat
 
-// usage reads what the server counted, or nil if it counted nothing: neither
-// null nor an empty object is zero tokens.
+// usage reads the server's usage, or nil if it counted nothing: null and an empty
+// object do not mean zero tokens.
 func (c *cursor) usage() (*Usage, error) {
 	raw, err := c.keep()
 	if err != nil || len(raw) == 0 || raw[0] != '{' {
@@ -64,14 +64,13 @@ func (c *cursor) usage() (*Usage, error) {
 	return u, nil
 }
 
-// maxTokens is above what any answer can count. Sums of what is larger would
-// overflow, here or with who adds up the usage of a day.
+// maxTokens is larger than any real count. Sums of larger ones would overflow, here or
+// in a caller that adds up the usage of a day.
 const maxTokens = 1_000_000_000_000
 
-// addCache puts what was read from and written to a cache where it belongs. As input
-// tokens it stands beside the rest. As prompt tokens, which are the sum with most
-// gateways, it does so only if there is more of it than they are, or if the total
-// shows it.
+// addCache adds the tokens that were read from and written to a cache. Input tokens
+// never include them. Prompt tokens do at most gateways: they are added only if there
+// are more of them than prompt tokens, or if the total shows that they are missing.
 func (u *Usage) addCache(prompted bool, read, written int64) {
 	u.CachedTokens = max(u.CachedTokens, read)
 	cache := read + written

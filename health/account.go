@@ -7,8 +7,9 @@ import (
 	"github.com/neverhang/neverhang/llmclient"
 )
 
-// account holds what the servers say they have against what we know them to
-// have. It is a rigorous one, as long as their schedulers are alive.
+// account compares how many requests the servers have with how many calls of ours
+// must be there. If they have fewer, some are lost. That is certain as long as
+// their schedulers are alive.
 func (f *facts) account(old []llmclient.InFlight, since time.Time) (finding, bool) {
 	has, ok := f.held()
 	if !ok || f.partial() {
@@ -16,14 +17,15 @@ func (f *facts) account(old []llmclient.InFlight, since time.Time) (finding, boo
 	}
 	overtaken, _ := f.overtaken(old)
 	if short := f.missed(); short <= 0 || overtaken == 0 && short <= f.unseen() {
-		return refuted("the engines have %s requests, and %d of ours must be with them", number(has), f.ours(f.sampled())), true
+		return refuted("the engines have %s requests, and %d of ours must be with them", number(has), f.ours(f.sampled())),
+			true
 	}
 	alive := f.moved() || f.stirred()
 	for _, t := range f.engines {
 		switch {
 		case t.last.stalled():
 			return refuted("a scheduler does not answer, and its gauges are not to be believed"), true
-		case t.last.Scheduler == Reached:
+		case t.last.Scheduler == ReachAnswered:
 			alive = true
 		}
 	}
@@ -34,24 +36,25 @@ func (f *facts) account(old []llmclient.InFlight, since time.Time) (finding, boo
 	facts := []Fact{{At: f.Now, Text: fmt.Sprintf("%d calls are with the server, %d of them without a byte since before %s; all engines together have %s requests",
 		ours, len(old), since.Format(time.TimeOnly), number(has))}}
 	for _, t := range f.engines {
-		facts = append(facts, t.fact("", Running, Waiting, Inflight, Decoded, Generated))
+		facts = append(facts, t.fact("", MetricRunning, MetricWaiting, MetricInflight, MetricDecoded, MetricGenerated))
 	}
 	facts = append(facts, f.calls(), f.whose(old))
-	sure := Medium
+	sure := ConfidenceMedium
 	if overtaken > 0 || f.atRest() || int(has)*2 < ours {
-		sure = High
+		sure = ConfidenceHigh
 	}
 	if !alive {
-		sure = Low // a scheduler that stopped at rest looks the same
+		sure = ConfidenceLow // a scheduler that stopped at rest looks the same
 		if overtaken > 0 {
-			sure = Medium
+			sure = ConfidenceMedium
 		}
 	}
 	return holds(sure, f.oldest(old), facts...), true
 }
 
-// missed is how many of the calls that must be with the servers they do not have.
-// A few that are missed at one moment are on their way; it takes two.
+// missed is how many of our calls the servers must have and do not have. A few that
+// are missing in one sample may be on their way, so it takes two samples. Three
+// calls and half of all are enough in one.
 func (f *facts) missed() int {
 	now, ok := f.held()
 	if !ok {
@@ -82,14 +85,14 @@ func (f *facts) missed() int {
 	return second
 }
 
-// partial reports whether more calls of ours were answered than the engines
-// count: they are not all that there are, and what they have says nothing of
-// what the others have.
+// partial reports whether more calls of ours were answered than the engines count,
+// by half and 5 at least. Then there are engines that are not watched, and nothing
+// is known of what those have.
 func (f *facts) partial() bool {
 	counted := 0.0
 	since, until := time.Time{}, f.sampled()
 	for _, t := range f.engines {
-		if !t.compared() || !t.now.Readings.has(Requests) && !t.now.Readings.has(FirstTokens) {
+		if !t.compared() || !t.now.Readings.has(MetricRequests) && !t.now.Readings.has(MetricFirstTokens) {
 			return false
 		}
 		if t.all[0].At.After(since) {
@@ -100,7 +103,7 @@ func (f *facts) partial() bool {
 		if t.role == RoleDecode {
 			continue
 		}
-		counted += max(t.grown(Requests, since), t.grown(FirstTokens, since))
+		counted += max(t.grown(MetricRequests, since), t.grown(MetricFirstTokens, since))
 	}
 	answered := 0
 	for i := range f.Recent {
@@ -111,12 +114,13 @@ func (f *facts) partial() bool {
 	return answered >= 5 && 1.5*counted < float64(answered)
 }
 
-// unseen is how many requests an engine may have without telling: one whose
-// prompt is computed piece by piece is neither in SGLang's queue nor running.
+// unseen is how many requests the engines may have that are in no gauge: SGLang
+// counts a request whose prompt it computes in chunks neither as queued nor as
+// running.
 func (f *facts) unseen() int {
 	n := 0
 	for _, t := range f.engines {
-		if t.delta(Computed) > 0 && t.both(Bootstrap)+t.both(Inflight) == 0 && t.role != RoleDecode {
+		if t.delta(MetricComputed) > 0 && t.both(MetricBootstrap)+t.both(MetricInflight) == 0 && t.role != RoleDecode {
 			n++
 		}
 	}
@@ -134,9 +138,9 @@ func (f *facts) sampled() time.Time {
 	return at
 }
 
-// ours is how many calls of ours the servers must have had when they were
-// sampled. Gauges may be some seconds old, so it is the least of some moments,
-// and what comes or goes just then does not count.
+// ours is how many calls of ours the servers must have had when they were sampled.
+// Gauges may be up to 3 s old, so it is the least number of those 3 s. Calls that
+// come or go within half a second of a moment do not count for it.
 func (f *facts) ours(at time.Time) int {
 	const step = 500 * time.Millisecond
 	least := len(f.sent) + len(f.Recent)
@@ -148,7 +152,7 @@ func (f *facts) ours(at time.Time) int {
 			}
 		}
 		for i := len(f.Recent) - 1; i >= 0 && f.Recent[i].At.After(m); i-- {
-			// Of those that have ended only what was being answered is sure.
+			// Of those that have ended only an answer under way is sure.
 			if e := &f.Recent[i]; e.FirstOutput > 0 && m.Sub(e.Started) >= e.FirstOutput && e.At.Sub(m) >= step {
 				n++
 			}

@@ -8,13 +8,16 @@ import (
 	"github.com/neverhang/neverhang/llmclient"
 )
 
-// Advise tells a client whether the server works on the calls that wait. It is
-// made for [llmclient.Config.Adviser].
+// Advise tells a client whether the server works on the calls that wait. It is made
+// for [llmclient.Config.Adviser]:
 //
-// Busy and advancing holds default limits back. A service that works on nothing
-// while we wait, or answers nothing at all, cuts. One that serves others, and has
-// fewer requests than we have with it, has lost those that were overtaken. Where
-// the facts are old, few or doubtful it is no advice.
+//   - [llmclient.AdviceBusy], which holds default limits back, if an engine did
+//     work between its last two samples;
+//   - [llmclient.AdviceIdle], which cuts the calls, if the service works on none of
+//     them, or answers no question at all;
+//   - [llmclient.AdviceLost], which cuts the calls it names, if the service serves
+//     others, and calls of like size that were sent later have overtaken these;
+//   - no advice if the facts are older than 30 s, too few or in doubt.
 func (m *Monitor) Advise(ctx context.Context, waiting []llmclient.InFlight) llmclient.Advice {
 	m.mu.Lock()
 	m.waiting, m.asked = slices.Clone(waiting), time.Now()
@@ -27,12 +30,13 @@ func (m *Monitor) Advise(ctx context.Context, waiting []llmclient.InFlight) llmc
 	why := v.Line()
 	switch {
 	case v.State.stopped() && f.serves(waiting):
-		// It is not the service that has stopped, and whose calls are with the
-		// part that has is known of those alone that others have overtaken.
+		// Only a part of the service has stopped. The calls with that part are
+		// those that others have overtaken.
 		if calls := f.forgotten(waiting); len(calls) > 0 {
 			return llmclient.Advice{State: llmclient.AdviceLost, Calls: calls, Why: why}
 		}
-	case v.State == Lost, v.State.stopped() && v.Confidence >= Medium, v.State == Unreachable && f.dark():
+	case v.State == StateLost, v.State.stopped() && v.Confidence >= ConfidenceMedium,
+		v.State == StateUnreachable && f.dark():
 		return llmclient.Advice{State: llmclient.AdviceIdle, Why: why}
 	case v.State.advances() && f.moved():
 		return llmclient.Advice{State: llmclient.AdviceBusy, Why: why}
@@ -40,8 +44,8 @@ func (m *Monitor) Advise(ctx context.Context, waiting []llmclient.InFlight) llmc
 	return llmclient.Advice{Why: why}
 }
 
-// serves reports whether a call was answered just now that was sent after the
-// oldest of those that wait, or whether an engine is at work.
+// serves reports whether an engine is at work, or whether a call was answered in
+// the last 20 s that was sent after one of those that wait.
 func (f *facts) serves(waiting []llmclient.InFlight) bool {
 	if f.moved() {
 		return true
@@ -57,8 +61,9 @@ func (f *facts) serves(waiting []llmclient.InFlight) bool {
 	return false
 }
 
-// forgotten are those of the calls that wait which others of like size have
-// overtaken, the oldest first and no more than the engines have too few.
+// forgotten returns the waiting calls that others of like size have overtaken, the
+// oldest first. If the engines' gauges show how many calls are missing there, it
+// returns no more than that.
 func (f *facts) forgotten(waiting []llmclient.InFlight) (calls []uint64) {
 	list := slices.Clone(waiting)
 	slices.SortStableFunc(list, func(a, b llmclient.InFlight) int { return a.Since.Compare(b.Since) })
@@ -75,18 +80,18 @@ func (f *facts) forgotten(waiting []llmclient.InFlight) (calls []uint64) {
 }
 
 // stuck reports whether an engine has requests and computes nothing: then its
-// account includes what it will never answer.
+// gauges count requests that it will never answer.
 func (f *facts) stuck() bool {
 	return slices.ContainsFunc(f.engines, func(t *trail) bool { return wedgedTrail(f, t).holds || t.last.stalled() })
 }
 
-// fresh reports whether there is a sample that is young enough to go by.
+// fresh reports whether there is a sample of the last 30 s.
 func (f *facts) fresh() bool {
 	return slices.ContainsFunc(f.trails, func(t *trail) bool { return t.last != nil })
 }
 
-// dark reports whether no server at all can be asked, twice in a row, and no
-// call got a byte meanwhile.
+// dark reports whether no server has answered twice in a row, and no call got a
+// byte meanwhile.
 func (f *facts) dark() bool {
 	since := f.Now
 	for _, t := range f.trails {

@@ -132,7 +132,7 @@ func TestOneOfTwoEnginesIsWedged(t *testing.T) {
 		}
 		time.Sleep(changeAt + 25*time.Second)
 		v := mon.Verdict()
-		assert.Contains(t, states(health.WedgedEngine, health.FrontEndAlone), v.State, "%s", v)
+		assert.Contains(t, states(health.StateWedgedEngine, health.StateFrontEndAlone), v.State, "%s", v)
 		assert.Equal(t, "b", v.Evidence[0].Of)
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, breaker.Closed, client.Endpoints()[0].Breaker.State)
@@ -212,16 +212,27 @@ func (l list) InFlight() []llmclient.InFlight { return l }
 type clerk struct {
 	stuck
 	state              breaker.State
+	held               bool        // its calls wait for the breaker
 	broke              atomic.Bool // no budget is left
 	asked, alive, ails atomic.Int64
+}
+
+func (c *clerk) InFlight() []llmclient.InFlight {
+	calls := c.stuck.InFlight()
+	for i := range calls {
+		if c.held {
+			calls[i].Phase = llmclient.PhaseBreaker
+		}
+	}
+	return calls
 }
 
 func (c *clerk) Endpoints() []llmclient.EndpointStatus {
 	return []llmclient.EndpointStatus{{Name: "http://model.test/v1", Breaker: breaker.Stats{State: c.state}}}
 }
 
-func (c *clerk) Alive(string)  { c.alive.Add(1) }
-func (c *clerk) Ailing(string) { c.ails.Add(1) }
+func (c *clerk) MarkAlive(string)  { c.alive.Add(1) }
+func (c *clerk) MarkAiling(string) { c.ails.Add(1) }
 
 func (c *clerk) AllowProbe(endpoint string) bool {
 	if endpoint == "http://model.test/v1" {
@@ -239,16 +250,18 @@ func TestWhatClientsAreTold(t *testing.T) {
 		pages       pages
 		state       breaker.State
 		elsewhere   bool // the monitor is about another endpoint
+		held        bool // calls wait for the breaker
 		alive, ails bool
 	}{
-		"it works while our breaker is open":              {pages{"/metrics": works}, breaker.Open, false, true, false},
-		"and while it is half open":                       {pages{"/metrics": works}, breaker.HalfOpen, false, true, false},
-		"nothing while it is closed":                      {pages{"/metrics": works}, breaker.Closed, false, false, false},
-		"it is wedged, and a trial would be in vain":      {pages{"/metrics": text(still)}, breaker.Open, false, false, true},
-		"wedged, and calls go there":                      {pages{"/metrics": text(still)}, breaker.Closed, false, false, false},
-		"not known, so that a trial is the way to know":   {pages{}, breaker.Open, false, true, false},
-		"it answers with errors":                          {pages{"/metrics": status(500), "/v1/models": status(500)}, breaker.Open, false, false, false},
-		"of another endpoint than that it is nothing new": {pages{"/metrics": works}, breaker.Open, true, false, false},
+		"it works while our breaker is open":              {pages{"/metrics": works}, breaker.Open, false, false, true, false},
+		"and while it is half open":                       {pages{"/metrics": works}, breaker.HalfOpen, false, false, true, false},
+		"nothing while it is closed":                      {pages{"/metrics": works}, breaker.Closed, false, false, false, false},
+		"it is wedged, and a trial would be in vain":      {pages{"/metrics": text(still)}, breaker.Open, false, false, false, true},
+		"wedged, and calls go there":                      {pages{"/metrics": text(still)}, breaker.Closed, false, false, false, false},
+		"not known, so that a trial is the way to know":   {pages{}, breaker.Open, false, false, true, false},
+		"it answers with errors":                          {pages{"/metrics": status(500), "/v1/models": status(500)}, breaker.Open, false, false, false, false},
+		"our breaker alone holds the calls back":          {pages{"/metrics": works}, breaker.Open, false, true, true, false},
+		"of another endpoint than that it is nothing new": {pages{"/metrics": works}, breaker.Open, true, false, false, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -264,12 +277,15 @@ func TestWhatClientsAreTold(t *testing.T) {
 				mon, err := health.New(cfg)
 				require.NoError(t, err)
 				defer mon.Close()
-				c := &clerk{stuck: stuck{time.Now()}, state: tt.state}
+				c := &clerk{stuck: stuck{time.Now()}, state: tt.state, held: tt.held}
 				mon.Watch(c)
 				time.Sleep(25 * time.Second) // until it is known
 				c.alive.Store(0)
 				c.ails.Store(0)
 				time.Sleep(20 * time.Second)
+				if tt.held {
+					assert.Equal(t, health.StateOwnBreaker, mon.Verdict().State)
+				}
 				assert.Equal(t, tt.alive, c.alive.Load() > 0, "signs of life: %s", mon.Verdict())
 				assert.Equal(t, tt.ails, c.ails.Load() > 0, "that it ails: %s", mon.Verdict())
 			})

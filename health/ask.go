@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// What is read of an answer. Pages of metrics with many labels reach megabytes;
-// what lies beyond is as if it were not there.
+// How many bytes of an answer are read. Pages of metrics with many labels reach
+// megabytes. The rest is ignored.
 const (
 	maxPage   = 8 << 20
 	maxAnswer = 1 << 20 // of all others
 )
 
-// defaultTimeout bounds a question.
+// defaultTimeout bounds a question of Detect.
 const defaultTimeout = 3 * time.Second
 
 // An asker asks free questions.
@@ -30,22 +30,22 @@ type asker struct {
 	http *http.Client
 }
 
-// newAsker returns an asker on a client of the user's, or on its own, whose
-// every question comes on a fresh connection: one that is pooled may be dead,
-// and says nothing about whether new ones come about.
+// newAsker returns an asker that uses the user's client, or one of its own. Its
+// own opens a new connection for each question: a pooled one may be dead, and does
+// not show whether new connections can be made.
 func newAsker(c *http.Client) *asker {
 	if c == nil {
 		c = &http.Client{Transport: &http.Transport{
 			Proxy:                  http.ProxyFromEnvironment,
-			DialContext:            (&net.Dialer{Timeout: defaultTimeout}).DialContext, // it goes on behind a question that has ended
+			DialContext:            (&net.Dialer{Timeout: defaultTimeout}).DialContext, // a dial outlives its question
 			DisableKeepAlives:      true,
 			TLSHandshakeTimeout:    defaultTimeout,
 			MaxResponseHeaderBytes: 64 << 10,
 		}}
 	}
 	own := *c
-	// A redirect may lead to where the key does not belong, or to what is not
-	// free. Being sent away is an answer.
+	// A redirect may lead to a host that must not get the key, or to a question
+	// that costs money. So the redirect itself is the answer.
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &asker{http: &own}
 }
@@ -55,12 +55,12 @@ type answer struct {
 	reach  Reach
 	status int
 	body   []byte
-	ahead  time.Duration // the server's clock of ours, if it tells
+	ahead  time.Duration // of the server's clock, 0 if it is not known
 	took   time.Duration
 }
 
-// ahead is by how much a server's clock is ahead of ours. Dates are told in
-// whole seconds.
+// ahead is by how much a server's clock is ahead of ours. It is 0 if they are less
+// than 5 s apart, since dates come in whole seconds and after a delay.
 func ahead(date string, now time.Time) time.Duration {
 	at, err := http.ParseTime(date)
 	if err != nil {
@@ -74,7 +74,7 @@ func ahead(date string, now time.Time) time.Duration {
 
 func (a answer) ok() bool { return a.status >= 200 && a.status < 300 }
 
-// get asks one question. It returns when ctx ends at the latest.
+// get asks one question, until ctx ends.
 func (a *asker) get(ctx context.Context, p *place, url string) (out answer) {
 	start := time.Now()
 	defer func() { out.took = time.Since(start) }()
@@ -82,7 +82,7 @@ func (a *asker) get(ctx context.Context, p *place, url string) (out answer) {
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), http.MethodGet, url, nil)
 	if err != nil {
-		return answer{reach: Broken}
+		return answer{reach: ReachBroken}
 	}
 	for name, values := range p.Header {
 		req.Header[name] = values
@@ -103,10 +103,10 @@ func (a *asker) get(ctx context.Context, p *place, url string) (out answer) {
 	if err != nil {
 		return answer{reach: reachOf(err, ctx.Err() != nil, true)}
 	}
-	return answer{reach: Reached, status: resp.StatusCode, body: body, ahead: ahead(resp.Header.Get("Date"), start)}
+	return answer{reach: ReachAnswered, status: resp.StatusCode, body: body, ahead: ahead(resp.Header.Get("Date"), start)}
 }
 
-// reachOf says how far a question came that failed.
+// reachOf returns how far a failed question came.
 func reachOf(err error, late, connected bool) Reach {
 	var (
 		dns    *net.DNSError
@@ -121,18 +121,18 @@ func reachOf(err error, late, connected bool) Reach {
 	switch {
 	case errors.As(err, &record), errors.As(err, &cert), errors.As(err, &alert),
 		errors.As(err, &ca), errors.As(err, &host), errors.As(err, &bad):
-		return BadTLS
+		return ReachBadTLS
 	case errors.As(err, &dns) && !dns.IsTimeout:
-		return NoName
+		return ReachNoName
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return Refused
+		return ReachRefused
 	case late || errors.As(err, &netErr) && netErr.Timeout():
 		if connected {
-			return Silent
+			return ReachSilent
 		}
-		return NoConnect
+		return ReachNoConnect
 	case connected:
-		return Broken
+		return ReachBroken
 	}
-	return NoConnect
+	return ReachNoConnect
 }

@@ -1,12 +1,13 @@
 package health
 
 import (
-	"slices"
 	"time"
+
+	"github.com/neverhang/neverhang/llmclient"
 )
 
-// A budget is how many questions may be asked in a minute. All may be asked at
-// once.
+// A budget is a token bucket for questions: perMinute of them come in a minute, and
+// as many may be asked at once.
 type budget struct {
 	perMinute int
 	left      float64
@@ -31,33 +32,19 @@ func (b *budget) take(now time.Time) bool {
 	return true
 }
 
-// affords reports whether a question may be asked now. It counts against the
-// budget of our own, and against those that the clients have for their retries.
+// affords reports whether a question may be asked now, and takes it from our budget
+// and from the clients' retry budgets.
 func (m *Monitor) affords() bool {
 	m.mu.Lock()
 	ok := m.budget.take(time.Now())
-	clients := slices.Clone(m.clients)
 	m.mu.Unlock()
 	if ok && m.cfg.Allow != nil {
-		_ = contained(func() { ok = m.cfg.Allow() })
+		m.contain("Allow", func() { ok = m.cfg.Allow() })
 	}
-	for _, c := range clients {
-		for _, one := range clientsOf(c) {
-			payer, pays := one.(lender)
-			if !pays {
-				continue
-			}
-			for _, ep := range one.Endpoints() {
-				if m.concerns(ep.Name) {
-					ok = ok && payer.AllowProbe(ep.Name)
-				}
-			}
+	m.eachEndpoint(func(c endpoints, ep llmclient.EndpointStatus) {
+		if payer, pays := c.(lender); pays {
+			ok = ok && payer.AllowProbe(ep.Name)
 		}
-	}
+	})
 	return ok
-}
-
-// concerns reports whether an endpoint of a client is the service.
-func (m *Monitor) concerns(endpoint string) bool {
-	return m.cfg.Endpoint == "" || m.cfg.Endpoint == endpoint
 }

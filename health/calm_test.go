@@ -40,22 +40,22 @@ func TestNoFalseAlarms(t *testing.T) {
 		want []health.State
 	}{
 		// A call every five minutes, and nothing else.
-		"at rest": {load{agents: 1, think: 5 * time.Minute, prompt: 200}, states(health.Healthy, health.Busy)},
-		"light":   {load{agents: 3, think: 20 * time.Second, prompt: 500}, states(health.Healthy, health.Busy)},
+		"at rest": {load{agents: 1, think: 5 * time.Minute, prompt: 200}, states(health.StateHealthy, health.StateBusy)},
+		"light":   {load{agents: 3, think: 20 * time.Second, prompt: 500}, states(health.StateHealthy, health.StateBusy)},
 		"long prompts now and then": {
 			load{agents: 3, think: 30 * time.Second, prompt: 700, wide: true},
-			states(health.Healthy, health.Busy, health.PrefillBound, health.Saturated),
+			states(health.StateHealthy, health.StateBusy, health.StatePrefillBound, health.StateSaturated),
 		},
 		// Agents that call tools for a while, and then write a file at once.
 		"files now and then": {
 			load{agents: 6, think: 2 * time.Second, prompt: 300, output: 20, file: 1500},
-			states(health.Healthy, health.Busy, health.Saturated),
+			states(health.StateHealthy, health.StateBusy, health.StateSaturated),
 		},
 		"in bursts": {load{
 			agents: 6, think: 3 * time.Second, prompt: 300, pause: 3 * time.Minute,
 			pauses: []time.Duration{2 * time.Minute, 9 * time.Minute, 20 * time.Minute},
-		}, states(health.Healthy, health.Busy, health.Saturated)},
-		"saturated": {load{agents: 24, prompt: 300}, states(health.Saturated, health.Busy, health.Healthy)},
+		}, states(health.StateHealthy, health.StateBusy, health.StateSaturated)},
+		"saturated": {load{agents: 24, prompt: 300}, states(health.StateSaturated, health.StateBusy, health.StateHealthy)},
 	}
 	// The first seed alone is a short look.
 	long := 30 * time.Minute
@@ -81,7 +81,7 @@ func TestNoFalseAlarms(t *testing.T) {
 						samples += len(out.samples)
 						for _, turn := range out.turns {
 							said[turn.verdict.State] = true
-							if s := turn.verdict.State; s != health.Idle && !slices.Contains(l.want, s) && (service != "dark" || turn.verdict.State != health.CannotTell || name == "at rest" || name == "light") {
+							if s := turn.verdict.State; s != health.StateIdle && !slices.Contains(l.want, s) && (service != "dark" || turn.verdict.State != health.StateCannotTell || name == "at rest" || name == "light") {
 								alarms++
 								t.Errorf("seed %d, after %v:\n%s", seed, turn.at, turn.verdict)
 							}
@@ -115,14 +115,14 @@ func TestAfterwards(t *testing.T) {
 		last   health.State
 	}{
 		"a wedge that ends while calls go on": {
-			fault(engine.Wedge), load{agents: 6, think: time.Second, prompt: 200}, states(health.Healthy, health.WedgedEngine, health.Recovered), health.Healthy,
+			fault(engine.Wedge), load{agents: 6, think: time.Second, prompt: 200}, states(health.StateHealthy, health.StateWedgedEngine, health.StateRecovered), health.StateHealthy,
 		},
 		"an outage that ends while calls go on": {
-			fault(engine.Down), few, states(health.Healthy, health.Unreachable, health.Recovered), health.Healthy,
+			fault(engine.Down), few, states(health.StateHealthy, health.StateUnreachable, health.StateRecovered), health.StateHealthy,
 		},
 		"a wedge after which nobody asks any more": {
 			fault(engine.Wedge), load{agents: 6, think: 2 * time.Second, prompt: 200, limit: 40 * time.Second, pause: time.Hour, pauses: []time.Duration{changeAt + 20*time.Second}},
-			states(health.Healthy, health.WedgedEngine, health.Unproven), health.Unproven,
+			states(health.StateHealthy, health.StateWedgedEngine, health.StateUnproven), health.StateUnproven,
 		},
 	}
 	for name, tt := range tests {
@@ -156,7 +156,7 @@ func TestWithAnAdaptivePacer(t *testing.T) {
 			in.client = func(c *llmclient.Config) { c.Pacer = pacer.Config{} }
 			in.whole = true
 			// The pacer takes the load away, and with it what there was to see.
-			in.passing = append(in.passing, health.Saturated, health.CannotTell)
+			in.passing = append(in.passing, health.StateSaturated, health.StateCannotTell)
 			judge(t, in, seeds(4), false, *onlyIncident == name)
 		})
 	}

@@ -3,27 +3,28 @@ package health
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 )
 
-// A Difference is something that is not as it was in a better run.
+// A Difference is a setting that was another in a better run.
 type Difference struct {
 	Where string `json:"where"` // a server's name, "client", "environment" or "neverhang"
 	What  string `json:"what"`
 	Good  string `json:"good"` // empty if it was not there
 	Bad   string `json:"bad"`  // likewise
 
-	// Suspicion orders differences, from 0 to 100.
+	// Suspicion is how likely it is the cause, from 0 to 100 by rule of thumb.
 	Suspicion int `json:"suspicion"`
 
-	// Why says what it may do, if that is known.
+	// Why is what the setting decides, if that is known.
 	Why string `json:"why,omitempty"`
 
-	// Hidden reports that a short benchmark would not show it: it matters with
-	// long contexts, over time, or when something fails.
+	// Hidden reports that a short benchmark does not show the effect: it comes
+	// with long contexts, over time, or when something fails.
 	Hidden bool `json:"hidden,omitempty"`
 }
 
@@ -45,7 +46,7 @@ func (d Difference) String() string {
 	return s
 }
 
-// A suspect is a pattern of settings and what a change of them may do.
+// A suspect is a pattern of names of settings, and what a change of them may do.
 type suspect struct {
 	name      *regexp.Regexp
 	suspicion int
@@ -53,7 +54,7 @@ type suspect struct {
 	why       string
 }
 
-// suspects are in order: the first that matches counts.
+// suspects are in order: the first one that matches a name counts.
 var suspects = []suspect{
 	{rx(`last_gen_throughput|internal_states|^start_time$|uptime|load$|\bload\b|avg_|_ts$|timestamp|random_seed|\bpid\b|\bport$|_ports?\b|tokenizer_worker|is_sleeping|expires_at|total_prefilled|step_time`), 0, false, "changes by itself"},
 	{rx(`^log_|log_level|log_requests|^show_|banner|metrics_interval`), 10, false, ""},
@@ -81,87 +82,101 @@ var suspects = []suspect{
 func rx(s string) *regexp.Regexp { return regexp.MustCompile(`(?i)` + s) }
 
 // Compare lists what has changed since a better run, the most suspicious first.
-// Servers are held against those of the same name, or else of the same role, and
-// variables of the environment if both runs have asked for them. What may be a
-// secret is hidden, also if a fingerprint has it.
+// A server is compared with the one of the same name, or else of the same address
+// or role. Variables of the environment are compared if both runs asked for them.
+// What may be a secret is hidden, even if a fingerprint has it in the clear.
 func Compare(good, bad Fingerprint) []Difference {
-	var out []Difference
-	add := func(where, what, was, is string) {
-		// Fingerprints may have been made by others.
-		if was, is = hide(what, was), hide(what, is); was == unset {
-			was = ""
-		}
-		if is == unset {
-			is = ""
-		}
-		if was == is {
-			return
-		}
-		d := Difference{Where: where, What: what, Good: was, Bad: is, Suspicion: 30}
-		for _, s := range suspects {
-			if s.name.MatchString(what) {
-				d.Suspicion, d.Why, d.Hidden = s.suspicion, s.why, s.hidden
-				break
-			}
-		}
-		if was == hidden || is == hidden {
-			d.Suspicion = min(d.Suspicion, 20)
-		}
-		if d.Suspicion > 0 {
-			out = append(out, d)
-		}
-	}
-	both := func(where string, was, is map[string]string) {
-		keys := make(map[string]bool)
-		for k := range was {
-			keys[k] = true
-		}
-		for k := range is {
-			keys[k] = true
-		}
-		for k := range keys {
-			add(where, k, was[k], is[k])
-		}
-	}
+	var list differences
 	pairs, gone, fresh := pair(good.Servers, bad.Servers)
 	for _, p := range pairs {
-		where, a, b := p[1].Name, p[0], p[1]
-		add(where, "kind", string(a.Kind), string(b.Kind))
-		add(where, "role", string(a.Role), string(b.Role))
-		if a.Info["version"] == "" || b.Info["version"] == "" {
-			add(where, "version", a.Version, b.Version)
-		}
-		add(where, "models", strings.Join(a.Models, " "), strings.Join(b.Models, " "))
-		add(where, "metrics", fmt.Sprint(a.Metrics), fmt.Sprint(b.Metrics))
-		both(where, a.Labels, b.Labels)
-		both(where, a.Info, b.Info)
+		list.servers(p[0], p[1])
 	}
 	for _, s := range gone {
-		out = append(out, Difference{Where: s.Name, What: "server", Good: tidy(mask(s.URL)), Suspicion: 90, Why: "it is not there any more, or did not answer"})
+		list = append(list, Difference{Where: s.Name, What: "server", Good: tidy(mask(s.URL)), Suspicion: 90, Why: "it is not there any more, or did not answer"})
 	}
 	for _, s := range fresh {
-		out = append(out, Difference{Where: s.Name, What: "server", Bad: tidy(mask(s.URL)), Suspicion: 60, Why: "it was not there"})
+		list = append(list, Difference{Where: s.Name, What: "server", Bad: tidy(mask(s.URL)), Suspicion: 60, Why: "it was not there"})
 	}
-	out = append(out, starts(pairs)...)
-	add("neverhang", "version", good.Neverhang, bad.Neverhang)
-	add("client", "go", good.Go, bad.Go)
-	both("client", good.Client, bad.Client)
+	list = append(list, starts(pairs)...)
+	list.setting("neverhang", "version", good.Neverhang, bad.Neverhang)
+	list.setting("client", "go", good.Go, bad.Go)
+	list.settings("client", good.Client, bad.Client)
 	for k, was := range good.Env {
 		// One that was asked for in one run alone may have been there in both.
 		if is, asked := bad.Env[k]; asked {
-			add("environment", k, was, is)
+			list.setting("environment", k, was, is)
 		}
 	}
-	for i := range out {
-		// What we have changed ourselves is seldom what makes a server hang.
-		if d := &out[i]; d.Where == "client" || d.Where == "neverhang" {
+	for i := range list {
+		// Changes on our side seldom make a server hang.
+		if d := &list[i]; d.Where == "client" || d.Where == "neverhang" {
 			d.Suspicion = d.Suspicion * 2 / 3
 		}
 	}
-	slices.SortFunc(out, func(a, b Difference) int {
+	slices.SortFunc(list, func(a, b Difference) int {
 		return cmp.Or(b.Suspicion-a.Suspicion, cmp.Compare(a.Where, b.Where), cmp.Compare(a.What, b.What))
 	})
-	return out
+	return list
+}
+
+// differences are those found so far.
+type differences []Difference
+
+// servers compares a server with itself as it was.
+func (list *differences) servers(was, is Server) {
+	where := is.Name
+	list.setting(where, "kind", string(was.Kind), string(is.Kind))
+	list.setting(where, "role", string(was.Role), string(is.Role))
+	if was.Info["version"] == "" || is.Info["version"] == "" {
+		list.setting(where, "version", was.Version, is.Version)
+	}
+	list.setting(where, "models", strings.Join(was.Models, " "), strings.Join(is.Models, " "))
+	list.setting(where, "metrics", fmt.Sprint(was.Metrics), fmt.Sprint(is.Metrics))
+	list.settings(where, was.Labels, is.Labels)
+	list.settings(where, was.Info, is.Info)
+}
+
+// settings compares all settings that were or are there.
+func (list *differences) settings(where string, was, is map[string]string) {
+	all := maps.Clone(was)
+	if all == nil {
+		all = is
+	} else {
+		maps.Copy(all, is)
+	}
+	for what := range all {
+		list.setting(where, what, was[what], is[what])
+	}
+}
+
+// setting compares one.
+func (list *differences) setting(where, what, was, is string) {
+	was, is = shownSetting(what, was), shownSetting(what, is)
+	if was == is {
+		return
+	}
+	d := Difference{Where: where, What: what, Good: was, Bad: is, Suspicion: 30}
+	for _, s := range suspects {
+		if s.name.MatchString(what) {
+			d.Suspicion, d.Why, d.Hidden = s.suspicion, s.why, s.hidden
+			break
+		}
+	}
+	if was == hidden || is == hidden {
+		d.Suspicion = min(d.Suspicion, 20)
+	}
+	if d.Suspicion > 0 {
+		*list = append(*list, d)
+	}
+}
+
+// shownSetting is the value of a setting, without what may be secret: others may
+// have made the fingerprint. It is empty if the setting was not set.
+func shownSetting(what, value string) string {
+	if value = hide(what, value); value == unset {
+		return ""
+	}
+	return value
 }
 
 // pair finds which servers of two runs are the same.
@@ -186,8 +201,8 @@ func pair(good, bad []Server) (pairs [][2]Server, gone, fresh []Server) {
 	return pairs, left, fresh
 }
 
-// starts looks at who was restarted. One side alone is the most suspicious of
-// all changes; that all are younger is what one expects.
+// starts lists the servers that were restarted. If some were restarted and others
+// not, that is the most suspicious of all changes. If all were, it is normal.
 func starts(pairs [][2]Server) []Difference {
 	var again, same []Server
 	for _, p := range pairs {

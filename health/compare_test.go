@@ -20,11 +20,11 @@ func TestCompare(t *testing.T) {
 		f := health.Fingerprint{
 			Neverhang: "v0.3.0", Go: "go1.26.8",
 			Servers: []health.Server{
-				{Name: "router", Role: health.RoleRouter, Kind: health.Gateway, URL: "http://gw"},
-				{Name: "prefill", Role: health.RolePrefill, Kind: health.SGLang, URL: "http://p", Started: start, Metrics: true, Version: "0.5.9", Info: map[string]string{
+				{Name: "router", Role: health.RoleRouter, Kind: health.KindGateway, URL: "http://gw"},
+				{Name: "prefill", Role: health.RolePrefill, Kind: health.KindSGLang, URL: "http://p", Started: start, Metrics: true, Version: "0.5.9", Info: map[string]string{
 					"version": "0.5.9", "attention_backend": "fa3", "chunked_prefill_size": "8192", "random_seed": "1", "internal_states.0.last_gen_throughput": "12", "log_level": "info",
 				}},
-				{Name: "decode", Role: health.RoleDecode, Kind: health.SGLang, URL: "http://d", Started: start.Add(time.Minute), Metrics: true, Version: "0.5.9", Info: map[string]string{"version": "0.5.9", "attention_backend": "fa3"}},
+				{Name: "decode", Role: health.RoleDecode, Kind: health.KindSGLang, URL: "http://d", Started: start.Add(time.Minute), Metrics: true, Version: "0.5.9", Info: map[string]string{"version": "0.5.9", "attention_backend": "fa3"}},
 			},
 			Client: map[string]string{"Clocks.FirstOutput.Limit": "10m0s"},
 			Env:    map[string]string{"NCCL_DEBUG": "WARN"},
@@ -130,7 +130,7 @@ func TestFingerprint(t *testing.T) {
 		assert.Equal(t, map[string]string{"NCCL_DEBUG": "INFO", "MY_API_KEY": "(hidden)", "EMPTY": "", "UNSET": "(not set)"}, f.Env)
 		require.Len(t, f.Servers, 3, "the workers that the router has named are in it")
 		for _, s := range f.Servers[1:] {
-			assert.Equal(t, health.SGLang, s.Kind)
+			assert.Equal(t, health.KindSGLang, s.Kind)
 			assert.Equal(t, "0.5.9", s.Version)
 			assert.Equal(t, "fa3", s.Info["attention_backend"])
 			assert.Equal(t, "(hidden)", s.Info["hf_token"])

@@ -2,102 +2,70 @@ package health
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
-
-	"github.com/neverhang/neverhang/llmclient"
 )
 
 // Config sets up a [Monitor]. Everything but Targets may be left zero.
 type Config struct {
-	// Targets are the servers of one service: what calls go to, and what stands
-	// behind it. What a router names is added by itself, as far as it can be
-	// reached. Different services want a Monitor each.
+	// Targets are the servers of one service: the one that calls go to, and those
+	// behind it. Workers that a router names are added, if they can be reached.
+	// Each service needs a Monitor of its own.
 	Targets []Target
 
-	// Endpoint is the name of the client's endpoint that the service is. Empty
-	// means all.
+	// Endpoint is the client's name of the endpoint that leads to the service.
+	// Empty means that all of its endpoints do.
 	Endpoint string
 
-	// HTTPClient asks the questions. Nil means one of the Monitor's own, whose
-	// every question comes on a fresh connection.
+	// HTTPClient asks the questions. Nil means one of the Monitor's own: it opens
+	// a new connection for each question, and honours HTTP_PROXY, HTTPS_PROXY and
+	// NO_PROXY as [http.ProxyFromEnvironment] does.
 	HTTPClient *http.Client
 
-	// Interval is the time between two samples while calls are in flight. Zero
-	// means 10 s; at least 1 s and at most 20 s, since older samples are not
-	// believed.
+	// Interval is the time between two samples while calls are in flight: 1 s to
+	// 20 s, since a sample counts for 30 s. Zero means 10 s.
 	Interval time.Duration
 
 	// Timeout bounds all questions to a target in one sample together. Zero means
-	// 4 s; at most 5 s, which is what a client grants its Adviser.
+	// 4 s; the most is 5 s, as long as a client waits for its Adviser.
 	Timeout time.Duration
 
-	// PerMinute is how many questions may be asked in a minute, of all targets
-	// together; those that find out what a server is come once, and apart. Zero
-	// means 200, negative any number.
+	// PerMinute bounds the questions of a minute to all targets together. Zero
+	// means 200, negative no bound. Detecting what a server is does not count.
 	PerMinute int
 
-	// Samples is how many are kept of each target, all recent ones and ever fewer
-	// of the older ones. Zero means 90; at least 10.
+	// Samples is how many samples of each target are kept: all recent ones, and
+	// every second one, then every fourth one and so on of the older ones. Zero
+	// means 90; the least is 10.
 	Samples int
 
-	// Allow, if not nil, is asked before each question and may refuse it: for a
-	// budget that is shared with others. That of the watched clients' retries
-	// is shared in any case.
+	// Allow, if not nil, is asked before each question and may refuse it, for
+	// example by a budget that is shared with others. The retry budgets of the
+	// watched clients pay for each question in any case.
 	Allow func() bool
 
-	// Local, if not nil, tells what the callers do beside calling, such as which
-	// tools run. It must be quick.
+	// Local, if not nil, returns what the callers are doing besides calling, such
+	// as the tools that run. It must be quick.
 	Local func() []Activity
 
-	// OnVerdict, if not nil, hears of each verdict of another state than the one
-	// before. It runs with no lock held, one at a time. No sample is taken
-	// meanwhile.
+	// OnVerdict, if not nil, gets each verdict whose state differs from the one
+	// before. Calls come one at a time, with no lock held. The next samples are
+	// taken after it returns.
 	OnVerdict func(Verdict)
-}
 
-// A Client is what a Monitor watches, as [llmclient.Client] and
-// [llmclient.Transport] are. One that has Endpoints as well, or Clients that
-// do, shows how its breakers and pacers stand, is told of signs of life and of
-// their absence, and its budget for retries pays for the questions.
-type Client interface {
-	InFlight() []llmclient.InFlight
-}
-
-// An endpoints is a client that shows them.
-type endpoints interface {
-	Endpoints() []llmclient.EndpointStatus
-	Alive(endpoint string)
-}
-
-// A lender is one whose budget for retries pays for probes as well.
-type lender interface {
-	AllowProbe(endpoint string) bool
-}
-
-// An ailer is one whose breaker may be told to stay open for longer.
-type ailer interface {
-	Ailing(endpoint string)
-}
-
-// clientsOf returns the clients behind one that show their endpoints.
-func clientsOf(c Client) []endpoints {
-	if e, ok := c.(endpoints); ok {
-		return []endpoints{e}
-	}
-	var list []endpoints
-	if many, ok := c.(interface{ Clients() []*llmclient.Client }); ok {
-		for _, one := range many.Clients() {
-			list = append(list, one)
-		}
-	}
-	return list
+	// Logger, if not nil, gets the panics of Local, Allow, OnVerdict and the
+	// watched clients, with their stacks. The Monitor goes on after them.
+	Logger *slog.Logger
 }
 
 // fill puts in the defaults, and says which field is bad, if one is.
 func (c *Config) fill() (bad string) {
 	if len(c.Targets) == 0 {
 		return "Targets is empty, want at least one server"
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.Interval == 0 {
 		c.Interval = 10 * time.Second

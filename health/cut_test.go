@@ -52,39 +52,39 @@ func TestWhenCallsAreCut(t *testing.T) {
 		want   llmclient.Advice
 	}{
 		"one of two cannot be reached, and the other works": {
-			b: pages{"/metrics": works(4)}, after: 50 * time.Second, state: health.Unreachable, want: llmclient.Advice{},
+			b: pages{"/metrics": works(4)}, after: 50 * time.Second, state: health.StateUnreachable, want: llmclient.Advice{},
 		},
-		"nobody can be reached": {after: 50 * time.Second, alone: true, state: health.Unreachable, want: llmclient.Advice{State: llmclient.AdviceIdle}},
+		"nobody can be reached": {after: 50 * time.Second, alone: true, state: health.StateUnreachable, want: llmclient.Advice{State: llmclient.AdviceIdle}},
 		"nobody can be reached for now": {
-			after: 36 * time.Second, alone: true, fails: true, state: health.Unreachable, want: llmclient.Advice{},
+			after: 36 * time.Second, alone: true, fails: true, state: health.StateUnreachable, want: llmclient.Advice{},
 		},
 		"questions go elsewhere than calls, and those are answered": {
-			after: 50 * time.Second, alone: true, served: func(int) bool { return true }, state: health.Unreachable, want: llmclient.Advice{},
+			after: 50 * time.Second, alone: true, served: func(int) bool { return true }, state: health.StateUnreachable, want: llmclient.Advice{},
 		},
 		"questions go elsewhere than calls, and pings come": {
-			after: 50 * time.Second, alone: true, bytes: true, state: health.Unreachable, want: llmclient.Advice{},
+			after: 50 * time.Second, alone: true, bytes: true, state: health.StateUnreachable, want: llmclient.Advice{},
 		},
 		"calls are answered, and nothing shows work": {
-			a: pages{"/v1/models": text("{}")}, sent: 39 * time.Second, after: 40 * time.Second, alone: true, served: func(int) bool { return true }, state: health.Healthy, want: llmclient.Advice{},
+			a: pages{"/v1/models": text("{}")}, sent: 39 * time.Second, after: 40 * time.Second, alone: true, served: func(int) bool { return true }, state: health.StateHealthy, want: llmclient.Advice{},
 		},
 		"it works on what we wait for": {
-			a: pages{"/metrics": works(4)}, after: 40 * time.Second, alone: true, state: health.Busy, want: llmclient.Advice{State: llmclient.AdviceBusy},
+			a: pages{"/metrics": works(4)}, after: 40 * time.Second, alone: true, state: health.StateBusy, want: llmclient.Advice{State: llmclient.AdviceBusy},
 		},
 		"all stands still since others were answered": {
-			a: pages{"/metrics": still}, b: pages{"/metrics": still}, after: 65 * time.Second, state: health.WedgedEngine,
+			a: pages{"/metrics": still}, b: pages{"/metrics": still}, after: 65 * time.Second, state: health.StateWedgedEngine,
 			served: func(s int) bool { return s <= 64-20 }, want: llmclient.Advice{State: llmclient.AdviceIdle},
 		},
 		"all stands still, and the last answers to what was sent before are read": {
-			a: pages{"/metrics": still}, after: 65 * time.Second, alone: true, state: health.WedgedEngine,
+			a: pages{"/metrics": still}, after: 65 * time.Second, alone: true, state: health.StateWedgedEngine,
 			served: func(s int) bool { return s == 63 }, took: 66 * time.Second, want: llmclient.Advice{State: llmclient.AdviceIdle},
 		},
 		"others overtake them, and nothing young is known of the server": {
 			a: pages{"/metrics": works(4)}, refuse: true, after: 65 * time.Second, alone: true, served: func(int) bool { return true },
-			state: health.Lost, want: llmclient.Advice{},
+			state: health.StateLost, want: llmclient.Advice{},
 		},
 		"it serves others, and has two of the four that it must have": {
 			a: pages{"/metrics": works(2)}, after: 40 * time.Second, alone: true, served: func(int) bool { return true },
-			state: health.Lost, want: llmclient.Advice{State: llmclient.AdviceLost, Calls: []uint64{1, 2}},
+			state: health.StateLost, want: llmclient.Advice{State: llmclient.AdviceLost, Calls: []uint64{1, 2}},
 		},
 		"it was seen to be wedged, and that is not seen any more": {
 			a: pages{
@@ -96,11 +96,11 @@ func TestWhenCallsAreCut(t *testing.T) {
 					http.NotFound(w, r)
 				},
 				"/model_info": text("{}"), "/server_info": text("{}"),
-			}, after: 65 * time.Second, alone: true, state: health.WedgedEngine, want: llmclient.Advice{},
+			}, after: 65 * time.Second, alone: true, state: health.StateWedgedEngine, want: llmclient.Advice{},
 		},
 		"its scheduler does not answer": {
 			a: pages{"/metrics": status(404), "/v1/models": text(`{"data":[{"id":"m","owned_by":"sglang"}]}`), "/model_info": text("{}"), "/server_info": silent}, after: 65 * time.Second, alone: true,
-			state: health.FrontEndAlone, want: llmclient.Advice{State: llmclient.AdviceIdle},
+			state: health.StateFrontEndAlone, want: llmclient.Advice{State: llmclient.AdviceIdle},
 		},
 	}
 	for name, tt := range tests {

@@ -11,13 +11,14 @@ import (
 	"time"
 )
 
-// Detect finds out what a server is, by free questions only: nothing that
-// makes a token, nothing that costs money. httpClient may be nil.
+// Detect finds out which software a server runs. It asks free questions only: none
+// makes a token, and none costs money. A nil httpClient means one that opens a new
+// connection for each question, and honours HTTP_PROXY, HTTPS_PROXY and NO_PROXY.
 //
-// It asks at most a dozen questions, first those that most servers know, each
-// for 3 s at most, and ends with ctx at the latest. A server that does not
-// answer is no error; its Kind then is Unknown and its Asked say how far the
-// questions came. An error names a bad field of the target.
+// It asks a dozen questions at most, those that most servers know first. Each takes
+// 3 s at most, and all end with ctx. A server that does not answer is no error: its
+// Kind is [KindUnknown], and Asked tells how far the questions came. An error names
+// a bad field of the target.
 func Detect(ctx context.Context, t Target, httpClient *http.Client) (Server, error) {
 	list, err := places([]Target{t})
 	if err != nil {
@@ -27,11 +28,11 @@ func Detect(ctx context.Context, t Target, httpClient *http.Client) (Server, err
 	return srv, nil
 }
 
-// heard are the answers of one visit, by address, so that nothing is asked
+// heard are the answers of one visit, by address, so that no question is asked
 // twice in it.
 type heard map[string]answer
 
-// detection is what has come of the questions so far.
+// detection is what is known after the questions so far.
 type detection struct {
 	*asker
 	p     *place
@@ -41,7 +42,7 @@ type detection struct {
 	srv     Server
 	answers map[string]answer // by path
 	heard   heard
-	speaks  bool // it lists models as the dialect has it
+	speaks  bool // it lists its models as OpenAI's API does
 }
 
 func (a *asker) detect(ctx context.Context, p *place, limit time.Duration) (Server, heard) {
@@ -53,8 +54,8 @@ func (a *asker) detect(ctx context.Context, p *place, limit time.Duration) (Serv
 func (d *detection) run(ctx context.Context) {
 	p := d.p
 	d.srv = Server{Name: p.Name, URL: p.public, Role: p.Role}
-	if kind := hosted(p.host); kind != Unknown {
-		// There is nothing else to find, and these are others' machines.
+	if kind := hosted(p.host); kind != KindUnknown {
+		// Nothing else can be found out, and the machines are not the user's.
 		d.srv.Kind = kind
 		d.ask(ctx, "/models")
 		d.models()
@@ -63,15 +64,15 @@ func (d *detection) run(ctx context.Context) {
 	d.ask(ctx, "/metrics", "/models")
 	d.models()
 	d.metrics()
-	if d.srv.Kind == Unknown && d.reached() {
+	if d.srv.Kind == KindUnknown && d.reached() {
 		d.ask(ctx, "/workers", "/version", "/model_info", "/props", "/api/version", "/info", "/health/liveliness")
 		d.guess()
 	}
 	d.more(ctx)
-	if d.srv.Kind == Unknown && d.speaks {
-		d.srv.Kind = Compatible
+	if d.srv.Kind == KindUnknown && d.speaks {
+		d.srv.Kind = KindCompatible
 	}
-	if d.srv.Role == "" && d.srv.Kind == Gateway {
+	if d.srv.Role == "" && d.srv.Kind == KindGateway {
 		d.srv.Role = RoleRouter
 	}
 	if d.srv.Role == "" {
@@ -80,18 +81,18 @@ func (d *detection) run(ctx context.Context) {
 	slices.SortFunc(d.srv.Asked, func(a, b Question) int { return strings.Compare(a.Path, b.Path) })
 }
 
-// hosted knows the services of others by their names.
+// hosted knows public services by the names of their hosts.
 func hosted(host string) Kind {
 	switch host {
 	case "openrouter.ai":
-		return OpenRouter
+		return KindOpenRouter
 	case "api.openai.com":
-		return Compatible
+		return KindCompatible
 	}
-	return Unknown
+	return KindUnknown
 }
 
-// ask asks some questions at the same time.
+// ask asks several questions at the same time.
 func (d *detection) ask(ctx context.Context, paths ...string) {
 	ctx, cancel := context.WithTimeout(ctx, d.limit)
 	defer cancel()
@@ -110,7 +111,7 @@ func (d *detection) ask(ctx context.Context, paths ...string) {
 			defer d.mu.Unlock()
 			d.answers[path], d.heard[url] = got, got
 			d.srv.Asked = append(d.srv.Asked, Question{path, got.status, got.took, got.reach})
-			if got.reach == Reached || d.srv.reach == Unasked {
+			if got.reach == ReachAnswered || d.srv.reach == ReachUnasked {
 				d.srv.reach = got.reach
 			}
 		})
@@ -118,7 +119,7 @@ func (d *detection) ask(ctx context.Context, paths ...string) {
 	wg.Wait()
 }
 
-// json reads an answer that is an object.
+// json decodes an answer, and reports whether there was one of that form.
 func (d *detection) json(path string, into any) bool {
 	a := d.answers[path]
 	return a.ok() && json.Unmarshal(a.body, into) == nil
@@ -126,7 +127,7 @@ func (d *detection) json(path string, into any) bool {
 
 func (d *detection) reached() bool {
 	for _, a := range d.answers {
-		if a.reach == Reached {
+		if a.reach == ReachAnswered {
 			return true
 		}
 	}
@@ -148,18 +149,18 @@ func (d *detection) models() {
 		if i < 100 {
 			d.srv.Models = append(d.srv.Models, tidy(m.ID))
 		}
-		if d.srv.Kind != Unknown {
+		if d.srv.Kind != KindUnknown {
 			continue
 		}
 		switch m.Owner {
 		case "sglang":
-			d.srv.Kind = SGLang
+			d.srv.Kind = KindSGLang
 		case "vllm":
-			d.srv.Kind = VLLM
+			d.srv.Kind = KindVLLM
 		case "llamacpp":
-			d.srv.Kind = LlamaCPP
+			d.srv.Kind = KindLlamaCPP
 		case "library":
-			d.srv.Kind = Ollama
+			d.srv.Kind = KindOllama
 		}
 	}
 }
@@ -172,13 +173,13 @@ func (d *detection) metrics() {
 	pages, _ := ReadMetrics(a.body)
 	for _, p := range pages {
 		d.srv.Metrics = true
-		if p.Kind == Gateway || d.srv.Kind == Unknown || d.srv.Kind == SGLang && p.Kind != SGLang {
+		if p.Kind == KindGateway || d.srv.Kind == KindUnknown || d.srv.Kind == KindSGLang && p.Kind != KindSGLang {
 			d.srv.Kind = p.Kind
 		}
 		if d.srv.Role == "" && p.Role != "" && len(pages) == 1 {
 			d.srv.Role = p.Role
 		}
-		if s := p.Readings[StartTime]; s > 0 && s < 1e11 {
+		if s := p.Readings[MetricStartTime]; s > 0 && s < 1e11 {
 			d.srv.Started = time.UnixMilli(int64(s * 1000)).Add(-a.ahead).UTC()
 		}
 		for k, v := range p.Labels {
@@ -190,64 +191,64 @@ func (d *detection) metrics() {
 	}
 }
 
-// guess tells kinds apart by which questions they know.
+// guess tells kinds apart by the questions that they answer.
 func (d *detection) guess() {
 	// Some sites answer every path with the same page.
 	var any map[string]json.RawMessage
 	var alive string
 	switch {
 	case d.json("/workers", &any) && any["workers"] != nil:
-		d.srv.Kind = Gateway
+		d.srv.Kind = KindGateway
 	case d.json("/health/liveliness", &alive):
-		d.srv.Kind = LiteLLM
+		d.srv.Kind = KindLiteLLM
 	case d.json("/props", &any) && (any["total_slots"] != nil || any["build_info"] != nil):
-		d.srv.Kind = LlamaCPP
+		d.srv.Kind = KindLlamaCPP
 	case d.json("/info", &any) && any["model_id"] != nil:
-		d.srv.Kind = TGI
+		d.srv.Kind = KindTGI
 	case d.json("/api/version", &any) && any["version"] != nil:
-		d.srv.Kind = Ollama
+		d.srv.Kind = KindOllama
 	case d.json("/model_info", &any) && any["model_path"] != nil:
-		d.srv.Kind = SGLang
+		d.srv.Kind = KindSGLang
 	case d.json("/version", &any) && any["version"] != nil:
-		d.srv.Kind = VLLM
+		d.srv.Kind = KindVLLM
 	}
 }
 
-// more asks what the kind of server knows about itself.
+// more asks the questions about itself that this kind of server knows.
 func (d *detection) more(ctx context.Context) {
 	has := func(path string) bool { _, there := d.answers[path]; return there }
 	var paths []string
 	switch d.srv.Kind {
-	case SGLang:
+	case KindSGLang:
 		paths = []string{"/server_info", "/model_info"}
 		if !d.srv.Metrics {
 			paths = append(paths, "/workers") // it may be the router that answers for them
 		}
-	case Gateway:
+	case KindGateway:
 		paths = []string{"/workers"}
-	case VLLM:
+	case KindVLLM:
 		paths = []string{"/version"}
-	case LlamaCPP:
+	case KindLlamaCPP:
 		paths = []string{"/props"}
-	case Ollama:
+	case KindOllama:
 		paths = []string{"/api/version", "/api/ps"}
-	case TGI:
+	case KindTGI:
 		paths = []string{"/info"}
-	case LiteLLM:
+	case KindLiteLLM:
 		paths = []string{"/health/readiness"}
 	}
 	paths = slices.DeleteFunc(paths, has)
 	if len(paths) > 0 {
 		d.ask(ctx, paths...)
 	}
-	if a := d.answers["/server_info"]; d.srv.Kind == SGLang && a.status == http.StatusNotFound {
+	if a := d.answers["/server_info"]; d.srv.Kind == KindSGLang && a.status == http.StatusNotFound {
 		d.ask(ctx, "/get_server_info") // older
 	}
 	d.workers()
 	d.info()
 }
 
-// workers reads which servers a router has behind it.
+// workers reads which servers a router uses.
 func (d *detection) workers() {
 	var list struct {
 		Workers []struct {
@@ -259,7 +260,7 @@ func (d *detection) workers() {
 	if !d.json("/workers", &list) || list.Workers == nil {
 		return
 	}
-	d.srv.Kind = Gateway
+	d.srv.Kind = KindGateway
 	d.srv.Role = RoleRouter
 	for _, w := range list.Workers {
 		if len(d.srv.Workers) == maxWorkers {
@@ -276,9 +277,10 @@ func (d *detection) workers() {
 // maxWorkers bounds how many servers behind a router are asked.
 const maxWorkers = 32
 
-// info reads what the server tells about its settings.
+// info reads the server's settings.
 func (d *detection) info() {
-	for _, path := range []string{"/server_info", "/get_server_info", "/model_info", "/version", "/props", "/api/version", "/info", "/health/readiness"} {
+	for _, path := range []string{"/server_info", "/get_server_info", "/model_info", "/version", "/props",
+		"/api/version", "/info", "/health/readiness"} {
 		a, there := d.answers[path]
 		if !there || !a.ok() {
 			continue

@@ -86,7 +86,7 @@ func TestDetect(t *testing.T) {
 				"/model_info":  `{"model_path":"/models/qwen3"}`,
 			},
 			health.Server{
-				Kind: health.SGLang, Role: health.RoleUnified, Version: "0.5.9", Metrics: true, Models: []string{"qwen3-235b"},
+				Kind: health.KindSGLang, Role: health.RoleUnified, Version: "0.5.9", Metrics: true, Models: []string{"qwen3-235b"},
 				Started: time.Unix(1_790_000_000, 0).UTC(),
 				Labels:  map[string]string{"model_name": "qwen3-235b"},
 				Info: map[string]string{
@@ -97,14 +97,21 @@ func TestDetect(t *testing.T) {
 		},
 		"SGLang, the prefill side": {
 			"http://gpu:30000/v1", map[string]string{"/metrics": recorded(t, "sglang-prefill.txt"), "/v1/models": models("sglang")},
-			health.Server{Kind: health.SGLang, Role: health.RolePrefill, Metrics: true, Models: []string{"qwen3-235b"}}, []string{"/health"},
+			health.Server{Kind: health.KindSGLang, Role: health.RolePrefill, Metrics: true, Models: []string{"qwen3-235b"}}, []string{"/health"},
+		},
+		"SGLang, two roles on one page": {
+			"http://gpu:30000/v1", map[string]string{
+				"/metrics":   "sglang:num_running_reqs{engine_type=\"decode\"} 3\nsglang:num_running_reqs{engine_type=\"prefill\"} 5\n",
+				"/v1/models": models("sglang"),
+			},
+			health.Server{Kind: health.KindSGLang, Role: health.RoleUnified, Metrics: true, Models: []string{"qwen3-235b"}}, []string{"/health"},
 		},
 		"SGLang, without metrics, older": {
 			"http://gpu:30000/v1/", map[string]string{
 				"/v1/models":       models("sglang"),
 				"/get_server_info": `{"version":"0.4.1","disaggregation_mode":"decode"}`,
 			},
-			health.Server{Kind: health.SGLang, Role: health.RoleDecode, Version: "0.4.1", Models: []string{"qwen3-235b"}}, []string{"/health"},
+			health.Server{Kind: health.KindSGLang, Role: health.RoleDecode, Version: "0.4.1", Models: []string{"qwen3-235b"}}, []string{"/health"},
 		},
 		"SGLang's gateway, whose metrics are elsewhere": {
 			"http://gw:8000/v1", map[string]string{
@@ -112,7 +119,7 @@ func TestDetect(t *testing.T) {
 				"/workers":   `{"workers":[{"url":"http://10.0.0.1:30000","worker_type":"prefill","is_healthy":true},{"url":"http://10.0.0.2:30000","worker_type":"decode","is_healthy":false},{"url":"http://10.0.0.3:30000","worker_type":"regular"}]}`,
 			},
 			health.Server{
-				Kind: health.Gateway, Role: health.RoleRouter, Models: []string{"qwen3-235b"},
+				Kind: health.KindGateway, Role: health.RoleRouter, Models: []string{"qwen3-235b"},
 				Workers: []health.Worker{
 					{URL: "http://10.0.0.1:30000", Role: health.RolePrefill, Healthy: true}, {URL: "http://10.0.0.2:30000", Role: health.RoleDecode},
 					{URL: "http://10.0.0.3:30000", Role: health.RoleUnified},
@@ -122,33 +129,33 @@ func TestDetect(t *testing.T) {
 		"vLLM": {
 			"http://gpu:8000", map[string]string{"/metrics": recorded(t, "vllm.txt"), "/v1/models": models("vllm"), "/version": `{"version":"0.32.0"}`},
 			health.Server{
-				Kind: health.VLLM, Role: health.RoleUnified, Version: "0.32.0", Metrics: true, Models: []string{"qwen3-235b"},
+				Kind: health.KindVLLM, Role: health.RoleUnified, Version: "0.32.0", Metrics: true, Models: []string{"qwen3-235b"},
 				Started: time.Unix(1_790_000_000, 0).UTC(), Info: map[string]string{"version": "0.32.0"},
 			}, nil,
 		},
 		"llama.cpp": {
 			"http://laptop:8080", map[string]string{"/v1/models": models("llamacpp"), "/props": `{"total_slots":4,"build_info":"b7200-abc"}`},
-			health.Server{Kind: health.LlamaCPP, Role: health.RoleUnified, Version: "b7200-abc", Models: []string{"qwen3-235b"}}, nil,
+			health.Server{Kind: health.KindLlamaCPP, Role: health.RoleUnified, Version: "b7200-abc", Models: []string{"qwen3-235b"}}, nil,
 		},
 		"Ollama": {
 			"http://laptop:11434", map[string]string{"/v1/models": models("library"), "/api/version": `{"version":"0.17.4"}`},
-			health.Server{Kind: health.Ollama, Role: health.RoleUnified, Version: "0.17.4", Models: []string{"qwen3-235b"}}, nil,
+			health.Server{Kind: health.KindOllama, Role: health.RoleUnified, Version: "0.17.4", Models: []string{"qwen3-235b"}}, nil,
 		},
 		"TGI": {
 			"http://gpu:8080", map[string]string{"/info": `{"model_id":"qwen","version":"3.3.0","max_total_tokens":4096}`},
-			health.Server{Kind: health.TGI, Role: health.RoleUnified, Version: "3.3.0"}, []string{"/health"},
+			health.Server{Kind: health.KindTGI, Role: health.RoleUnified, Version: "3.3.0"}, []string{"/health"},
 		},
 		"LiteLLM, whose /health costs money": {
 			"http://proxy:4000", map[string]string{"/v1/models": models("openai"), "/health/liveliness": `"I'm alive!"`, "/health/readiness": `{"status":"healthy","db":"connected","litellm_version":"1.99.0"}`},
-			health.Server{Kind: health.LiteLLM, Role: health.RoleUnified, Version: "1.99.0", Models: []string{"qwen3-235b"}}, []string{"/health"},
+			health.Server{Kind: health.KindLiteLLM, Role: health.RoleUnified, Version: "1.99.0", Models: []string{"qwen3-235b"}}, []string{"/health"},
 		},
 		"OpenRouter, known by its name": {
 			"https://openrouter.ai/api/v1", map[string]string{"/api/v1/models": models("someone")},
-			health.Server{Kind: health.OpenRouter, Models: []string{"qwen3-235b"}}, []string{"/metrics", "/health", "/props"},
+			health.Server{Kind: health.KindOpenRouter, Models: []string{"qwen3-235b"}}, []string{"/metrics", "/health", "/props"},
 		},
 		"something that speaks the dialect": {
 			"http://somewhere/llm/v1", map[string]string{"/llm/v1/models": models("me")},
-			health.Server{Kind: health.Compatible, Role: health.RoleUnified, Models: []string{"qwen3-235b"}}, []string{"/health", "/metrics"},
+			health.Server{Kind: health.KindCompatible, Role: health.RoleUnified, Models: []string{"qwen3-235b"}}, []string{"/health", "/metrics"},
 		},
 		"a web page for everything": {
 			"http://somewhere", map[string]string{"/metrics": "<html>", "/v1/models": "<html>", "/workers": "<html>", "/version": "[]", "/props": "null"},
@@ -199,8 +206,8 @@ func TestDetect(t *testing.T) {
 	})
 }
 
-// A server that answers nothing costs the time of one question, and a caller who
-// leaves costs less.
+// With a server that does not answer Detect takes the time of one question, or ends
+// with its context.
 func TestDetectEnds(t *testing.T) {
 	silent := engine.Config{Changes: []engine.Change{{Kind: engine.Silent}}}
 	wedged := engine.Config{Changes: []engine.Change{{Kind: engine.Wedge}}}
@@ -213,11 +220,11 @@ func TestDetectEnds(t *testing.T) {
 		reach  health.Reach
 		status int
 	}{
-		"silent":                              {silent, time.Hour, 3 * time.Second, health.Unknown, "/metrics", health.Silent, 0},
-		"a caller who leaves":                 {silent, time.Second, time.Second, health.Unknown, "/metrics", health.Silent, 0},
-		"a scheduler that stands still":       {wedged, time.Hour, 3 * time.Second, health.SGLang, "/server_info", health.Silent, 0},
-		"one that does not: at once":          {engine.Config{}, time.Hour, 0, health.SGLang, "/server_info", health.Reached, 200},
-		"what hangs does not hide the others": {wedged, time.Hour, 3 * time.Second, health.SGLang, "/model_info", health.Reached, 200},
+		"silent":                              {silent, time.Hour, 3 * time.Second, health.KindUnknown, "/metrics", health.ReachSilent, 0},
+		"a caller who leaves":                 {silent, time.Second, time.Second, health.KindUnknown, "/metrics", health.ReachSilent, 0},
+		"a scheduler that stands still":       {wedged, time.Hour, 3 * time.Second, health.KindSGLang, "/server_info", health.ReachSilent, 0},
+		"one that does not: at once":          {engine.Config{}, time.Hour, 0, health.KindSGLang, "/server_info", health.ReachAnswered, 200},
+		"what hangs does not hide the others": {wedged, time.Hour, 3 * time.Second, health.KindSGLang, "/model_info", health.ReachAnswered, 200},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -275,7 +282,7 @@ func TestDetectKeepsWhatMakesSense(t *testing.T) {
 	})
 	t.Run("and what stands beyond eight is not", func(t *testing.T) {
 		got, _ := detected(t, pages{"/metrics": text(filler(9<<20) + page)})
-		assert.Equal(t, health.SGLang, got.Kind)
+		assert.Equal(t, health.KindSGLang, got.Kind)
 		assert.Empty(t, got.Labels)
 	})
 	t.Run("other answers are read up to one", func(t *testing.T) {
@@ -342,8 +349,8 @@ func TestAnswersThatBreakOff(t *testing.T) {
 		rest http.HandlerFunc
 		want health.Reach
 	}{
-		"the rest does not come":  {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, health.Silent},
-		"the connection is reset": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, health.Broken},
+		"the rest does not come":  {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, health.ReachSilent},
+		"the connection is reset": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, health.ReachBroken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, _ := detected(t, pages{"/metrics": func(w http.ResponseWriter, r *http.Request) {

@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// A finding is what a hypothesis comes to.
+// A finding is the result of a hypothesis. If it neither holds nor names a fact or
+// a need, the hypothesis does not apply.
 type finding struct {
 	holds bool
 	sure  Confidence
 	since time.Time
 	facts []Fact
-	not   string   // the fact that refutes it
-	need  string   // what would tell, if nothing does; with neither it does not apply
+	not   string   // the fact that rules it out
+	need  string   // the fact that is missing
 	note  string   // for the advice, such as an address
-	state State    // if it is another than the hypothesis'
+	state State    // if it differs from the hypothesis'
 	do    []string // instead of the state's advice
 }
 
@@ -34,49 +35,50 @@ type hypothesis struct {
 	test  func(*facts) finding
 }
 
-// hypotheses are all of them, the most telling first: one that holds explains
-// what those below it would see as well. A server that answers nobody also
-// serves nobody, and one that is full also makes calls wait.
+// hypotheses are in order: the first that holds is the verdict, since it explains
+// what those below it would see as well. An unreachable server answers no call, and
+// a full one makes calls wait.
 var hypotheses = []hypothesis{
-	{Unreachable, unreachable},
-	{OutOfQuota, outOfQuota},
-	{Throttled, throttled},
-	{PartialRestart, pairwise(partialRestart)},
-	{WedgedHandshake, wedgedHandshake},
-	{WedgedTransfer, pairwise(wedgedTransfer)},
-	{LongContext, longContext},
-	{WedgedEngine, wedgedEngine},
-	{FrontEndAlone, frontEndAlone},
-	{Runaway, runaway},
-	{Lost, lost},
-	{RouterFull, routerFull},
-	{OwnAborts, ownAborts},
-	{Failing, failing},
-	{Serialised, serialised},
-	{MemoryFull, memoryFull},
-	{StuckPrefill, stuckPrefill},
-	{PrefillBound, prefillBound},
-	{Saturated, saturated},
-	{OwnBreaker, ownBreaker},
-	{OwnQueue, ownQueue},
-	{OneCaller, oneCaller},
-	{StuckTool, stuckTool},
-	{Recovered, recovered},
-	{Healthy, healthy},
-	{Busy, busy},
-	{Unproven, unproven},
-	{Idle, idle},
+	{StateUnreachable, unreachable},
+	{StateOutOfQuota, outOfQuota},
+	{StateThrottled, throttled},
+	{StatePartialRestart, pairwise(partialRestart)},
+	{StateWedgedHandshake, wedgedHandshake},
+	{StateWedgedTransfer, pairwise(wedgedTransfer)},
+	{StateLongContext, longContext},
+	{StateWedgedEngine, wedgedEngine},
+	{StateFrontEndAlone, frontEndAlone},
+	{StateRunaway, runaway},
+	{StateLost, lost},
+	{StateRouterFull, routerFull},
+	{StateOwnAborts, ownAborts},
+	{StateFailing, failing},
+	{StateSerialised, serialised},
+	{StateMemoryFull, memoryFull},
+	{StateStuckPrefill, stuckPrefill},
+	{StatePrefillBound, prefillBound},
+	{StateSaturated, saturated},
+	{StateOwnBreaker, ownBreaker},
+	{StateOwnQueue, ownQueue},
+	{StateOneCaller, oneCaller},
+	{StateStuckTool, stuckTool},
+	{StateRecovered, recovered},
+	{StateHealthy, healthy},
+	{StateBusy, busy},
+	{StateUnproven, unproven},
+	{StateIdle, idle},
 }
 
-// Diagnose makes a verdict of both views. It asks nobody and keeps nothing: the
-// same facts give the same verdict. The samples may be of several targets, in
-// any order; those of one target should cover some minutes.
+// Diagnose makes a verdict of what the client knows and of samples of the servers.
+// It asks no server and keeps nothing: the same facts give the same verdict. The
+// samples may be of several targets, in any order. Those of one target should cover
+// some minutes.
 func Diagnose(v View, samples []Sample) Verdict { return gather(v, samples).diagnose() }
 
 func (f *facts) diagnose() Verdict {
-	out := Verdict{State: CannotTell, Confidence: Low, At: f.Now, Uniform: f.uniform}
+	out := Verdict{State: StateCannotTell, Confidence: ConfidenceLow, At: f.Now, Uniform: f.uniform}
 	var needs []string
-	var open bool // the last fault is neither seen nor ruled out
+	var open bool // the last fault neither holds nor is ruled out
 	for _, h := range hypotheses {
 		got := h.test(f)
 		if f.Fault != nil && h.state == f.Fault.State {
@@ -84,7 +86,7 @@ func (f *facts) diagnose() Verdict {
 		}
 		switch {
 		case got.holds:
-			if out.State == CannotTell {
+			if out.State == StateCannotTell {
 				if got.state == "" {
 					got.state = h.state
 				}
@@ -99,18 +101,18 @@ func (f *facts) diagnose() Verdict {
 			needs = append(needs, got.need)
 		}
 	}
-	if out.State == CannotTell && open && f.Fault.State.theirs() && !f.headway.After(f.Fault.At) && !f.mixed() {
+	if out.State == StateCannotTell && open && f.Fault.State.theirs() && !f.headway.After(f.Fault.At) && !f.mixed() {
 		got := f.unchanged("and nothing shows that it is not so any more")
 		out.State, out.Confidence, out.Since, out.Evidence = got.state, got.sure, got.since, got.facts
 		out.Do = advise(got.state, "")
 	}
-	if out.State == CannotTell {
+	if out.State == StateCannotTell {
 		out.Evidence = []Fact{f.calls(), f.outcome()}
 		if !f.uniform.Since.IsZero() && f.uniform.Systemic {
 			out.Since = f.uniform.Since
 		}
 		out.WouldTell = append(f.missing(), needs...)
-	} else if out.Confidence < High {
+	} else if out.Confidence < ConfidenceHigh {
 		out.WouldTell = append(f.missing(), needs...)
 	}
 	out.WouldTell = distinct(out.WouldTell)
@@ -137,7 +139,7 @@ func advise(s State, note string) []string {
 	return out
 }
 
-// missing says what would tell more, for want of which little can be told.
+// missing lists the facts that are missing, and how to get them.
 func (f *facts) missing() []string {
 	var out []string
 	if len(f.trails) == 0 {
@@ -147,15 +149,15 @@ func (f *facts) missing() []string {
 		switch {
 		case t.last == nil:
 			out = append(out, t.name+": a sample that is not older than "+short(staleAfter))
-		case t.last.Reach != Reached:
+		case t.last.Reach != ReachAnswered:
 			out = append(out, t.name+": that it can be reached from here")
 		case t.mixed:
 			out = append(out, t.name+": a Target for each server behind that address: their metrics come in turns, and their counters go back and forth")
 		case t.frozen:
 			out = append(out, t.name+": metrics that are renewed: answers come, and they stand still")
-		case t.last.Readings == nil && t.kind == SGLang:
+		case t.last.Readings == nil && t.kind == KindSGLang:
 			out = append(out, t.name+": its metrics, which --enable-metrics turns on")
-		case t.last.Readings == nil && t.kind == LlamaCPP:
+		case t.last.Readings == nil && t.kind == KindLlamaCPP:
 			out = append(out, t.name+": its metrics, which --metrics turns on")
 		case t.last.Readings == nil:
 			out = append(out, t.name+": its metrics")
@@ -167,7 +169,7 @@ func (f *facts) missing() []string {
 		out = append(out, "a Target for each server of the service: more calls were answered than those that are watched count")
 	}
 	if len(f.Recent) == 0 && len(f.Calls) > 0 {
-		out = append(out, "what became of calls: give the client OnEvent: monitor.Note")
+		out = append(out, "what became of calls: pass the client's Config to Monitor.Attach")
 	}
 	return out
 }

@@ -34,13 +34,12 @@ func sampled(name string, kind health.Kind, role health.Role, pages ...readings)
 	var out []health.Sample
 	for i, r := range pages {
 		at := ago(2*time.Second + 10*time.Second*time.Duration(len(pages)-1-i))
-		out = append(out, health.Sample{Target: name, Kind: kind, Role: role, At: at, Took: 4 * time.Millisecond, Reach: health.Reached, Status: 200, Readings: r})
+		out = append(out, health.Sample{Target: name, Kind: kind, Role: role, At: at, Took: 4 * time.Millisecond, Reach: health.ReachAnswered, Status: 200, Readings: r})
 	}
 	return out
 }
 
-// apart are samples of which all but the last of each target were taken so much
-// earlier than the last.
+// apart moves all samples of a target but the last to a time d before the last.
 func apart(d time.Duration, samples []health.Sample) []health.Sample {
 	for i := range samples {
 		if samples[i].At.Before(ago(2 * time.Second)) {
@@ -52,7 +51,7 @@ func apart(d time.Duration, samples []health.Sample) []health.Sample {
 
 // unreached are samples that did not reach the target.
 func unreached(name string, reach health.Reach, n int) []health.Sample {
-	out := sampled(name, health.Unknown, health.RoleUnified, make([]readings, n)...)
+	out := sampled(name, health.KindUnknown, health.RoleUnified, make([]readings, n)...)
 	for i := range out {
 		out[i].Reach, out[i].Status = reach, 0
 	}
@@ -114,7 +113,7 @@ func all[T any](lists ...[]T) []T {
 func busyPages(more readings) []readings {
 	var out []readings
 	for i := range 3 {
-		r := readings{health.Running: 8, health.Waiting: 0, health.KVUsage: 0.4, health.Generated: float64(1000 + 500*i), health.Computed: 5000, health.Requests: float64(100 + 15*i)}
+		r := readings{health.MetricRunning: 8, health.MetricWaiting: 0, health.MetricKVUsage: 0.4, health.MetricGenerated: float64(1000 + 500*i), health.MetricComputed: 5000, health.MetricRequests: float64(100 + 15*i)}
 		for m, v := range more {
 			r[m] = v
 		}
@@ -150,30 +149,30 @@ func same(n int, r readings) []readings {
 // was restarted alone.
 func night() (health.View, []health.Sample) {
 	v := health.View{Now: noon, Calls: waiting(45, 4*time.Minute), Recent: answered(60, 4*time.Minute+2*time.Second)}
-	pre := same(30, readings{health.Running: 0, health.Waiting: 0, health.Inflight: 21, health.Bootstrap: 0, health.Computed: 91_000, health.Requests: 812, health.TransferFailed: 0, health.Aborted: 0})
-	dec := same(30, readings{health.Running: 0, health.Waiting: 0, health.Prealloc: 17, health.Transferring: 4, health.Generated: 0, health.Transfers: 0, health.Requests: 0})
+	pre := same(30, readings{health.MetricRunning: 0, health.MetricWaiting: 0, health.MetricInflight: 21, health.MetricBootstrap: 0, health.MetricComputed: 91_000, health.MetricRequests: 812, health.MetricTransferFailed: 0, health.MetricAborted: 0})
+	dec := same(30, readings{health.MetricRunning: 0, health.MetricWaiting: 0, health.MetricPrealloc: 17, health.MetricTransferring: 4, health.MetricGenerated: 0, health.MetricTransfers: 0, health.MetricRequests: 0})
 	for i := range 5 {
-		dec[i] = readings{health.Running: 6, health.Waiting: 0, health.Prealloc: 0, health.Transferring: 0, health.Generated: 50_000 + 400*float64(i), health.Transfers: 600 + float64(i), health.Requests: 600 + float64(i)}
-		pre[i] = readings{health.Running: 1, health.Waiting: 0, health.Inflight: 0, health.Bootstrap: 0, health.Computed: 80_000 + 500*float64(i), health.Requests: 700 + float64(i), health.TransferFailed: 0, health.Aborted: 0}
+		dec[i] = readings{health.MetricRunning: 6, health.MetricWaiting: 0, health.MetricPrealloc: 0, health.MetricTransferring: 0, health.MetricGenerated: 50_000 + 400*float64(i), health.MetricTransfers: 600 + float64(i), health.MetricRequests: 600 + float64(i)}
+		pre[i] = readings{health.MetricRunning: 1, health.MetricWaiting: 0, health.MetricInflight: 0, health.MetricBootstrap: 0, health.MetricComputed: 80_000 + 500*float64(i), health.MetricRequests: 700 + float64(i), health.MetricTransferFailed: 0, health.MetricAborted: 0}
 	}
 	return v, all(
-		sampled("prefill", health.SGLang, health.RolePrefill, pre...),
-		sampled("decode", health.SGLang, health.RoleDecode, dec...),
-		sampled("router", health.Gateway, health.RoleRouter, same(30, readings{health.Connections: 45, health.Active: 45})...),
+		sampled("prefill", health.KindSGLang, health.RolePrefill, pre...),
+		sampled("decode", health.KindSGLang, health.RoleDecode, dec...),
+		sampled("router", health.KindGateway, health.RoleRouter, same(30, readings{health.MetricConnections: 45, health.MetricActive: 45})...),
 	)
 }
 
 // States that no simulated server shows, or not at their bounds.
 func TestDiagnose(t *testing.T) {
 	engine := func(pages ...readings) []health.Sample {
-		return sampled("engine", health.SGLang, health.RoleUnified, pages...)
+		return sampled("engine", health.KindSGLang, health.RoleUnified, pages...)
 	}
 	vllm := func(pages ...readings) []health.Sample {
-		return sampled("engine", health.VLLM, health.RoleUnified, pages...)
+		return sampled("engine", health.KindVLLM, health.RoleUnified, pages...)
 	}
 	stalled := func(s []health.Sample) []health.Sample {
 		for i := range s {
-			s[i].Scheduler, s[i].AskedAt = health.Silent, s[i].At
+			s[i].Scheduler, s[i].AskedAt = health.ReachSilent, s[i].At
 		}
 		return s
 	}
@@ -183,10 +182,10 @@ func TestDiagnose(t *testing.T) {
 		}
 		return s
 	}
-	wedged := readings{health.Running: 8, health.Waiting: 3, health.Generated: 1000, health.Computed: 5000, health.Throughput: 41.7}
-	rest := readings{health.Running: 0, health.Waiting: 0, health.Generated: 1000, health.Computed: 5000}
-	queue := []llmclient.EndpointStatus{{Pacer: pacer.Stats{Queued: 9, InFlight: 3, WaitingFor: pacer.InFlight}}}
-	stirred := readings{health.Running: 8, health.Waiting: 3, health.Generated: 1000, health.Computed: 5000, health.Throughput: 41.8}
+	wedged := readings{health.MetricRunning: 8, health.MetricWaiting: 3, health.MetricGenerated: 1000, health.MetricComputed: 5000, health.MetricThroughput: 41.7}
+	rest := readings{health.MetricRunning: 0, health.MetricWaiting: 0, health.MetricGenerated: 1000, health.MetricComputed: 5000}
+	queue := []llmclient.EndpointStatus{{Pacer: pacer.Stats{Queued: 9, InFlight: 3, WaitingFor: pacer.ReasonInFlight}}}
+	stirred := readings{health.MetricRunning: 8, health.MetricWaiting: 3, health.MetricGenerated: 1000, health.MetricComputed: 5000, health.MetricThroughput: 41.8}
 	v, nightly := night()
 	tests := map[string]struct {
 		view    health.View
@@ -194,225 +193,225 @@ func TestDiagnose(t *testing.T) {
 		want    health.State
 		sure    health.Confidence
 	}{
-		"the night": {v, nightly, health.PartialRestart, health.High},
+		"the night": {v, nightly, health.StatePartialRestart, health.ConfidenceHigh},
 
-		"two decode sides, of which one was restarted": {v, all(nightly, sampled("decode 2", health.SGLang, health.RoleDecode,
-			same(30, readings{health.Running: 0, health.Waiting: 0, health.Prealloc: 0, health.Transferring: 0, health.Generated: 70_000, health.Transfers: 500, health.Requests: 500})...)), health.PartialRestart, health.High},
-		"two decode sides, of which one works": {v, all(nightly, sampled("decode 2", health.SGLang, health.RoleDecode,
-			growing(30, readings{health.Running: 8, health.Waiting: 0, health.Prealloc: 0, health.Transferring: 0, health.Generated: 70_000, health.Transfers: 500, health.Requests: 500})...)), health.PartialRestart, health.High},
+		"two decode sides, of which one was restarted": {v, all(nightly, sampled("decode 2", health.KindSGLang, health.RoleDecode,
+			same(30, readings{health.MetricRunning: 0, health.MetricWaiting: 0, health.MetricPrealloc: 0, health.MetricTransferring: 0, health.MetricGenerated: 70_000, health.MetricTransfers: 500, health.MetricRequests: 500})...)), health.StatePartialRestart, health.ConfidenceHigh},
+		"two decode sides, of which one works": {v, all(nightly, sampled("decode 2", health.KindSGLang, health.RoleDecode,
+			growing(30, readings{health.MetricRunning: 8, health.MetricWaiting: 0, health.MetricPrealloc: 0, health.MetricTransferring: 0, health.MetricGenerated: 70_000, health.MetricTransfers: 500, health.MetricRequests: 500})...)), health.StatePartialRestart, health.ConfidenceHigh},
 		"two decode sides, of which one stands still": {
 			health.View{Calls: waiting(12, 20*time.Second)}, all(
-				sampled("prefill", health.SGLang, health.RolePrefill, growing(4, readings{health.Running: 1, health.Waiting: 0, health.Inflight: 0, health.Computed: 1000})...),
-				sampled("decode 1", health.SGLang, health.RoleDecode, same(4, readings{health.Running: 6, health.Waiting: 0, health.Prealloc: 0, health.Transferring: 0, health.Transfers: 400, health.Generated: 7000})...),
-				sampled("decode 2", health.SGLang, health.RoleDecode, growing(4, readings{health.Running: 8, health.Waiting: 0, health.Prealloc: 0, health.Transferring: 0, health.Transfers: 400, health.Generated: 7000})...),
-			), health.WedgedEngine, health.High,
+				sampled("prefill", health.KindSGLang, health.RolePrefill, growing(4, readings{health.MetricRunning: 1, health.MetricWaiting: 0, health.MetricInflight: 0, health.MetricComputed: 1000})...),
+				sampled("decode 1", health.KindSGLang, health.RoleDecode, same(4, readings{health.MetricRunning: 6, health.MetricWaiting: 0, health.MetricPrealloc: 0, health.MetricTransferring: 0, health.MetricTransfers: 400, health.MetricGenerated: 7000})...),
+				sampled("decode 2", health.KindSGLang, health.RoleDecode, growing(4, readings{health.MetricRunning: 8, health.MetricWaiting: 0, health.MetricPrealloc: 0, health.MetricTransferring: 0, health.MetricTransfers: 400, health.MetricGenerated: 7000})...),
+			), health.StateWedgedEngine, health.ConfidenceHigh,
 		},
 		"two decode sides, of which one gets nothing": {
 			health.View{Calls: waiting(12, 20*time.Second)}, all(
-				sampled("prefill", health.SGLang, health.RolePrefill, growing(3, readings{health.Running: 0, health.Waiting: 0, health.Inflight: 4, health.Computed: 1000})...),
-				sampled("decode 1", health.SGLang, health.RoleDecode, same(3, readings{health.Running: 0, health.Waiting: 0, health.Prealloc: 0, health.Transferring: 4, health.Transfers: 400, health.Generated: 7000})...),
-				sampled("decode 2", health.SGLang, health.RoleDecode, growing(3, readings{health.Running: 8, health.Waiting: 0, health.Prealloc: 0, health.Transferring: 0, health.Transfers: 400, health.Generated: 7000})...),
-			), health.WedgedTransfer, health.High,
+				sampled("prefill", health.KindSGLang, health.RolePrefill, growing(3, readings{health.MetricRunning: 0, health.MetricWaiting: 0, health.MetricInflight: 4, health.MetricComputed: 1000})...),
+				sampled("decode 1", health.KindSGLang, health.RoleDecode, same(3, readings{health.MetricRunning: 0, health.MetricWaiting: 0, health.MetricPrealloc: 0, health.MetricTransferring: 4, health.MetricTransfers: 400, health.MetricGenerated: 7000})...),
+				sampled("decode 2", health.KindSGLang, health.RoleDecode, growing(3, readings{health.MetricRunning: 8, health.MetricWaiting: 0, health.MetricPrealloc: 0, health.MetricTransferring: 0, health.MetricTransfers: 400, health.MetricGenerated: 7000})...),
+			), health.StateWedgedTransfer, health.ConfidenceHigh,
 		},
 		"two decode sides, of which one has nothing to do": {
 			health.View{Calls: waiting(12, 20*time.Second)}, all(
-				sampled("prefill", health.SGLang, health.RolePrefill, growing(3, readings{health.Running: 1, health.Waiting: 9, health.Inflight: 0, health.Computed: 1000})...),
-				sampled("decode 1", health.SGLang, health.RoleDecode, same(3, readings{health.Running: 0, health.Waiting: 0, health.Prealloc: 0, health.Transferring: 0, health.Transfers: 400, health.Generated: 7000})...),
-				sampled("decode 2", health.SGLang, health.RoleDecode, growing(3, readings{health.Running: 8, health.Waiting: 0, health.Prealloc: 0, health.Transferring: 0, health.Transfers: 400, health.Generated: 7000})...),
-			), health.Saturated, health.High,
+				sampled("prefill", health.KindSGLang, health.RolePrefill, growing(3, readings{health.MetricRunning: 1, health.MetricWaiting: 9, health.MetricInflight: 0, health.MetricComputed: 1000})...),
+				sampled("decode 1", health.KindSGLang, health.RoleDecode, same(3, readings{health.MetricRunning: 0, health.MetricWaiting: 0, health.MetricPrealloc: 0, health.MetricTransferring: 0, health.MetricTransfers: 400, health.MetricGenerated: 7000})...),
+				sampled("decode 2", health.KindSGLang, health.RoleDecode, growing(3, readings{health.MetricRunning: 8, health.MetricWaiting: 0, health.MetricPrealloc: 0, health.MetricTransferring: 0, health.MetricTransfers: 400, health.MetricGenerated: 7000})...),
+			), health.StateSaturated, health.ConfidenceHigh,
 		},
 		// A server's clock that is set moves the moment its process says it began.
 		"a clock that was set is no restart": {
 			health.View{Calls: waiting(12, 20*time.Second)}, all(
-				sampled("prefill", health.SGLang, health.RolePrefill, same(3, readings{health.Running: 0, health.Waiting: 0, health.Inflight: 4, health.Computed: 100, health.StartTime: 1.79e9})...),
-				sampled("decode", health.SGLang, health.RoleDecode,
-					readings{health.Running: 0, health.Transferring: 4, health.Transfers: 9, health.Generated: 5000, health.StartTime: 1.79e9},
-					readings{health.Running: 0, health.Transferring: 4, health.Transfers: 9, health.Generated: 5000, health.StartTime: 1.79e9 + 60},
-					readings{health.Running: 0, health.Transferring: 4, health.Transfers: 9, health.Generated: 5000, health.StartTime: 1.79e9 + 60}),
-			), health.WedgedTransfer, health.High,
+				sampled("prefill", health.KindSGLang, health.RolePrefill, same(3, readings{health.MetricRunning: 0, health.MetricWaiting: 0, health.MetricInflight: 4, health.MetricComputed: 100, health.MetricStartTime: 1.79e9})...),
+				sampled("decode", health.KindSGLang, health.RoleDecode,
+					readings{health.MetricRunning: 0, health.MetricTransferring: 4, health.MetricTransfers: 9, health.MetricGenerated: 5000, health.MetricStartTime: 1.79e9},
+					readings{health.MetricRunning: 0, health.MetricTransferring: 4, health.MetricTransfers: 9, health.MetricGenerated: 5000, health.MetricStartTime: 1.79e9 + 60},
+					readings{health.MetricRunning: 0, health.MetricTransferring: 4, health.MetricTransfers: 9, health.MetricGenerated: 5000, health.MetricStartTime: 1.79e9 + 60}),
+			), health.StateWedgedTransfer, health.ConfidenceHigh,
 		},
 		"memory that is not given back": {
 			health.View{Calls: waiting(5, 20*time.Second)},
-			engine(same(4, readings{health.Running: 0, health.Waiting: 5, health.KVUsage: 0.97, health.Generated: 1000, health.Computed: 5000, health.Aborted: 40})...),
-			health.MemoryFull, health.High,
+			engine(same(4, readings{health.MetricRunning: 0, health.MetricWaiting: 5, health.MetricKVUsage: 0.97, health.MetricGenerated: 1000, health.MetricComputed: 5000, health.MetricAborted: 40})...),
+			health.StateMemoryFull, health.ConfidenceHigh,
 		},
 		"metrics that stand still while answers come": {
-			health.View{Calls: waiting(3, time.Second), Recent: answered(20, time.Second)}, engine(wedged, wedged, wedged, wedged), health.Healthy, health.High,
+			health.View{Calls: waiting(3, time.Second), Recent: answered(20, time.Second)}, engine(wedged, wedged, wedged, wedged), health.StateHealthy, health.ConfidenceHigh,
 		},
 		"and that stood still before any came": {
-			health.View{Calls: waiting(3, 40*time.Second), Recent: answered(20, 33*time.Second)}, engine(wedged, wedged, wedged, wedged), health.WedgedEngine, health.High,
+			health.View{Calls: waiting(3, 40*time.Second), Recent: answered(20, 33*time.Second)}, engine(wedged, wedged, wedged, wedged), health.StateWedgedEngine, health.ConfidenceHigh,
 		},
 		"metrics of one server of several": {
-			health.View{Calls: waiting(6, 14*time.Second), Recent: answered(20, 15*time.Second)}, engine(busyPages(readings{health.Running: 2, health.Requests: 100})...), health.Busy, health.High,
+			health.View{Calls: waiting(6, 14*time.Second), Recent: answered(20, 15*time.Second)}, engine(busyPages(readings{health.MetricRunning: 2, health.MetricRequests: 100})...), health.StateBusy, health.ConfidenceHigh,
 		},
 		// What gauges say at rest is what they said last, such as before all that was
 		// there was aborted.
 		"gauges that stand at rest, and a call has just come": {
 			health.View{Calls: waiting(1, time.Second), Recent: failed(12, llmclient.ErrCanceled, 0, 70*time.Second)},
-			apart(62*time.Second, vllm(same(2, readings{health.Running: 106, health.Waiting: 15, health.KVUsage: 0.95, health.Generated: 1000})...)), health.Idle, health.High,
+			apart(62*time.Second, vllm(same(2, readings{health.MetricRunning: 106, health.MetricWaiting: 15, health.MetricKVUsage: 0.95, health.MetricGenerated: 1000})...)), health.StateIdle, health.ConfidenceHigh,
 		},
 		"gauges that stand at rest, and all memory seems to be used": {
 			health.View{Calls: waiting(1, time.Second), Recent: failed(12, llmclient.ErrCanceled, 0, 70*time.Second)},
-			apart(62*time.Second, engine(same(2, readings{health.Running: 0, health.Waiting: 15, health.KVUsage: 0.95, health.Generated: 1000})...)), health.Idle, health.High,
+			apart(62*time.Second, engine(same(2, readings{health.MetricRunning: 0, health.MetricWaiting: 15, health.MetricKVUsage: 0.95, health.MetricGenerated: 1000})...)), health.StateIdle, health.ConfidenceHigh,
 		},
 		"gauges that stand since all was aborted, and our breaker lets nothing through": {
 			health.View{Calls: inPhase(4, llmclient.PhaseBreaker, 40*time.Second), Recent: failed(4, llmclient.ErrTimeout, 0, 40*time.Second)},
-			vllm(same(4, readings{health.Running: 4, health.Waiting: 0, health.Generated: 1000})...), health.CannotTell, health.Low,
+			vllm(same(4, readings{health.MetricRunning: 4, health.MetricWaiting: 0, health.MetricGenerated: 1000})...), health.StateCannotTell, health.ConfidenceLow,
 		},
 		"a wedge in which calls come and are given up soon": {
 			health.View{Calls: waiting(2, 2*time.Second), Recent: failed(30, llmclient.ErrDeadline, 0, 2*time.Second)},
-			engine(wedged, wedged, wedged), health.WedgedEngine, health.High,
+			engine(wedged, wedged, wedged), health.StateWedgedEngine, health.ConfidenceHigh,
 		},
 		"what seems to be in transfer at rest, and a call has just come": {
 			health.View{Calls: waiting(1, time.Second)}, apart(62*time.Second, all(
-				sampled("prefill", health.SGLang, health.RolePrefill, same(2, readings{health.Running: 0, health.Waiting: 0, health.Inflight: 4, health.Computed: 100})...),
-				sampled("decode", health.SGLang, health.RoleDecode, same(2, readings{health.Running: 0, health.Waiting: 0, health.Transferring: 4, health.Transfers: 99, health.Generated: 5000})...),
-			)), health.Idle, health.High,
+				sampled("prefill", health.KindSGLang, health.RolePrefill, same(2, readings{health.MetricRunning: 0, health.MetricWaiting: 0, health.MetricInflight: 4, health.MetricComputed: 100})...),
+				sampled("decode", health.KindSGLang, health.RoleDecode, same(2, readings{health.MetricRunning: 0, health.MetricWaiting: 0, health.MetricTransferring: 4, health.MetricTransfers: 99, health.MetricGenerated: 5000})...),
+			)), health.StateIdle, health.ConfidenceHigh,
 		},
 		"what seems to shake hands at rest, and a call has just come": {
 			health.View{Calls: waiting(1, time.Second)}, apart(62*time.Second, all(
-				sampled("prefill", health.SGLang, health.RolePrefill, same(2, readings{health.Running: 0, health.Waiting: 0, health.Bootstrap: 4, health.Computed: 100})...),
-				sampled("decode", health.SGLang, health.RoleDecode, same(2, readings{health.Running: 0, health.Waiting: 0, health.Transfers: 99, health.Generated: 5000})...),
-			)), health.Idle, health.High,
+				sampled("prefill", health.KindSGLang, health.RolePrefill, same(2, readings{health.MetricRunning: 0, health.MetricWaiting: 0, health.MetricBootstrap: 4, health.MetricComputed: 100})...),
+				sampled("decode", health.KindSGLang, health.RoleDecode, same(2, readings{health.MetricRunning: 0, health.MetricWaiting: 0, health.MetricTransfers: 99, health.MetricGenerated: 5000})...),
+			)), health.StateIdle, health.ConfidenceHigh,
 		},
 		"what seems to be in transfer at rest after a side was restarted, and a call has just come": {
 			health.View{Calls: waiting(1, time.Second)}, apart(62*time.Second, all(
-				sampled("prefill", health.SGLang, health.RolePrefill, same(2, readings{health.Running: 0, health.Waiting: 0, health.Inflight: 4, health.Computed: 100})...),
-				sampled("decode", health.SGLang, health.RoleDecode,
-					readings{health.Running: 0, health.Waiting: 0, health.Transferring: 0, health.Transfers: 99, health.Generated: 5000},
-					readings{health.Running: 0, health.Waiting: 0, health.Transferring: 0, health.Transfers: 0, health.Generated: 0}),
-			)), health.Idle, health.High,
+				sampled("prefill", health.KindSGLang, health.RolePrefill, same(2, readings{health.MetricRunning: 0, health.MetricWaiting: 0, health.MetricInflight: 4, health.MetricComputed: 100})...),
+				sampled("decode", health.KindSGLang, health.RoleDecode,
+					readings{health.MetricRunning: 0, health.MetricWaiting: 0, health.MetricTransferring: 0, health.MetricTransfers: 99, health.MetricGenerated: 5000},
+					readings{health.MetricRunning: 0, health.MetricWaiting: 0, health.MetricTransferring: 0, health.MetricTransfers: 0, health.MetricGenerated: 0}),
+			)), health.StateIdle, health.ConfidenceHigh,
 		},
 		"a decode side full of long answers": {
 			health.View{Calls: waiting(12, 20*time.Second)}, all(
-				sampled("prefill", health.SGLang, health.RolePrefill, same(3, readings{health.Running: 0, health.Waiting: 0, health.Inflight: 4, health.Computed: 100})...),
-				sampled("decode", health.SGLang, health.RoleDecode, growing(3, readings{health.Running: 8, health.Waiting: 0, health.Prealloc: 4, health.Transferring: 0, health.Transfers: 99, health.Generated: 5000})...),
-			), health.Saturated, health.High,
+				sampled("prefill", health.KindSGLang, health.RolePrefill, same(3, readings{health.MetricRunning: 0, health.MetricWaiting: 0, health.MetricInflight: 4, health.MetricComputed: 100})...),
+				sampled("decode", health.KindSGLang, health.RoleDecode, growing(3, readings{health.MetricRunning: 8, health.MetricWaiting: 0, health.MetricPrealloc: 4, health.MetricTransferring: 0, health.MetricTransfers: 99, health.MetricGenerated: 5000})...),
+			), health.StateSaturated, health.ConfidenceHigh,
 		},
 		"transfers that do not end while others are computed": {
 			health.View{Calls: waiting(12, 20*time.Second)}, all(
-				sampled("prefill", health.SGLang, health.RolePrefill, same(3, readings{health.Running: 0, health.Waiting: 0, health.Inflight: 4, health.Computed: 100})...),
-				sampled("decode", health.SGLang, health.RoleDecode, growing(3, readings{health.Running: 8, health.Waiting: 0, health.Prealloc: 0, health.Transferring: 4, health.Transfers: 99, health.Generated: 5000})...),
-			), health.WedgedTransfer, health.High,
+				sampled("prefill", health.KindSGLang, health.RolePrefill, same(3, readings{health.MetricRunning: 0, health.MetricWaiting: 0, health.MetricInflight: 4, health.MetricComputed: 100})...),
+				sampled("decode", health.KindSGLang, health.RoleDecode, growing(3, readings{health.MetricRunning: 8, health.MetricWaiting: 0, health.MetricPrealloc: 0, health.MetricTransferring: 4, health.MetricTransfers: 99, health.MetricGenerated: 5000})...),
+			), health.StateWedgedTransfer, health.ConfidenceHigh,
 		},
-		"nothing at all": {health.View{}, nil, health.Idle, health.High},
+		"nothing at all": {health.View{}, nil, health.StateIdle, health.ConfidenceHigh},
 		"calls were answered, and those that are there wait no longer than answers took": {
-			health.View{Calls: waiting(3, 2*time.Second-1), Recent: answered(9, 2*time.Second)}, nil, health.Healthy, health.High,
+			health.View{Calls: waiting(3, 2*time.Second-1), Recent: answered(9, 2*time.Second)}, nil, health.StateHealthy, health.ConfidenceHigh,
 		},
 		"calls were answered, and those that are there get nowhere for longer than that": {
-			health.View{Calls: waiting(3, 2*time.Second), Recent: answered(9, 2*time.Second)}, nil, health.CannotTell, health.Low,
+			health.View{Calls: waiting(3, 2*time.Second), Recent: answered(9, 2*time.Second)}, nil, health.StateCannotTell, health.ConfidenceLow,
 		},
 		"calls were answered, and those that are there get nowhere while the engine works": {
-			health.View{Calls: waiting(8, 2*time.Second), Recent: answered(9, 2*time.Second)}, engine(busyPages(nil)...), health.Busy, health.High,
+			health.View{Calls: waiting(8, 2*time.Second), Recent: answered(9, 2*time.Second)}, engine(busyPages(nil)...), health.StateBusy, health.ConfidenceHigh,
 		},
-		"a view without a server":     {health.View{Calls: waiting(3, time.Minute)}, nil, health.CannotTell, health.Low},
-		"calls that are being served": {health.View{Recent: answered(10, time.Second)}, nil, health.Healthy, health.High},
-		"an old success":              {health.View{Recent: answered(1, 61*time.Second)}, nil, health.Idle, health.High},
+		"a view without a server":     {health.View{Calls: waiting(3, time.Minute)}, nil, health.StateCannotTell, health.ConfidenceLow},
+		"calls that are being served": {health.View{Recent: answered(10, time.Second)}, nil, health.StateHealthy, health.ConfidenceHigh},
+		"an old success":              {health.View{Recent: answered(1, 61*time.Second)}, nil, health.StateIdle, health.ConfidenceHigh},
 
-		"no such name":                  {health.View{Calls: waiting(3, 20*time.Second)}, unreached("engine", health.NoName, 2), health.Unreachable, health.High},
-		"TLS":                           {health.View{Calls: waiting(3, 20*time.Second)}, unreached("engine", health.BadTLS, 2), health.Unreachable, health.High},
-		"refused":                       {health.View{Calls: waiting(3, 20*time.Second)}, unreached("engine", health.Refused, 2), health.Unreachable, health.High},
-		"no connection":                 {health.View{Calls: waiting(3, 20*time.Second)}, unreached("engine", health.NoConnect, 2), health.Unreachable, health.High},
-		"once is not enough":            {health.View{Calls: waiting(3, 20*time.Second)}, unreached("engine", health.Silent, 1), health.CannotTell, health.Low},
-		"once, and calls fail":          {health.View{Recent: failed(3, llmclient.ErrNetwork, 0, time.Second)}, unreached("engine", health.Refused, 1), health.Unreachable, health.High},
-		"only its metrics are not":      {health.View{Recent: answered(3, time.Second)}, unreached("engine", health.Silent, 5), health.Healthy, health.High},
-		"calls alone find nobody":       {health.View{Recent: failed(3, llmclient.ErrNetwork, 0, time.Second)}, nil, health.Unreachable, health.Medium},
-		"two that find nobody are few":  {health.View{Recent: failed(2, llmclient.ErrNetwork, 0, time.Second)}, nil, health.CannotTell, health.Low},
-		"the client's own probes fail":  {health.View{Calls: waiting(3, 50*time.Second), Endpoints: []llmclient.EndpointStatus{{Name: "e", Dead: true}}}, nil, health.Unreachable, health.Medium},
-		"samples that are too old":      {health.View{Now: noon.Add(29 * time.Second), Calls: waiting(3, 20*time.Second)}, engine(wedged, wedged, wedged), health.CannotTell, health.Low},
-		"and just not too old":          {health.View{Now: noon.Add(28 * time.Second), Calls: waiting(3, 20*time.Second)}, engine(wedged, wedged, wedged), health.WedgedEngine, health.High},
-		"the engine's process is dead":  {health.View{Calls: waiting(3, 20*time.Second)}, dead(vllm(nil, nil)), health.FrontEndAlone, health.High},
-		"a scheduler that is not there": {health.View{Calls: waiting(3, 20*time.Second)}, stalled(engine(rest, rest)), health.FrontEndAlone, health.High},
-		"asked once, without metrics":   {health.View{Calls: waiting(3, 20*time.Second)}, stalled(engine(nil)), health.CannotTell, health.Low},
-		"asked twice":                   {health.View{Calls: waiting(3, 20*time.Second)}, stalled(engine(nil, nil)), health.FrontEndAlone, health.High},
+		"no such name":                  {health.View{Calls: waiting(3, 20*time.Second)}, unreached("engine", health.ReachNoName, 2), health.StateUnreachable, health.ConfidenceHigh},
+		"TLS":                           {health.View{Calls: waiting(3, 20*time.Second)}, unreached("engine", health.ReachBadTLS, 2), health.StateUnreachable, health.ConfidenceHigh},
+		"refused":                       {health.View{Calls: waiting(3, 20*time.Second)}, unreached("engine", health.ReachRefused, 2), health.StateUnreachable, health.ConfidenceHigh},
+		"no connection":                 {health.View{Calls: waiting(3, 20*time.Second)}, unreached("engine", health.ReachNoConnect, 2), health.StateUnreachable, health.ConfidenceHigh},
+		"once is not enough":            {health.View{Calls: waiting(3, 20*time.Second)}, unreached("engine", health.ReachSilent, 1), health.StateCannotTell, health.ConfidenceLow},
+		"once, and calls fail":          {health.View{Recent: failed(3, llmclient.ErrNetwork, 0, time.Second)}, unreached("engine", health.ReachRefused, 1), health.StateUnreachable, health.ConfidenceHigh},
+		"only its metrics are not":      {health.View{Recent: answered(3, time.Second)}, unreached("engine", health.ReachSilent, 5), health.StateHealthy, health.ConfidenceHigh},
+		"calls alone find nobody":       {health.View{Recent: failed(3, llmclient.ErrNetwork, 0, time.Second)}, nil, health.StateUnreachable, health.ConfidenceMedium},
+		"two that find nobody are few":  {health.View{Recent: failed(2, llmclient.ErrNetwork, 0, time.Second)}, nil, health.StateCannotTell, health.ConfidenceLow},
+		"the client's own probes fail":  {health.View{Calls: waiting(3, 50*time.Second), Endpoints: []llmclient.EndpointStatus{{Name: "e", Dead: true}}}, nil, health.StateUnreachable, health.ConfidenceMedium},
+		"samples that are too old":      {health.View{Now: noon.Add(29 * time.Second), Calls: waiting(3, 20*time.Second)}, engine(wedged, wedged, wedged), health.StateCannotTell, health.ConfidenceLow},
+		"and just not too old":          {health.View{Now: noon.Add(28 * time.Second), Calls: waiting(3, 20*time.Second)}, engine(wedged, wedged, wedged), health.StateWedgedEngine, health.ConfidenceHigh},
+		"the engine's process is dead":  {health.View{Calls: waiting(3, 20*time.Second)}, dead(vllm(nil, nil)), health.StateFrontEndAlone, health.ConfidenceHigh},
+		"a scheduler that is not there": {health.View{Calls: waiting(3, 20*time.Second)}, stalled(engine(rest, rest)), health.StateFrontEndAlone, health.ConfidenceHigh},
+		"asked once, without metrics":   {health.View{Calls: waiting(3, 20*time.Second)}, stalled(engine(nil)), health.StateCannotTell, health.ConfidenceLow},
+		"asked twice":                   {health.View{Calls: waiting(3, 20*time.Second)}, stalled(engine(nil, nil)), health.StateFrontEndAlone, health.ConfidenceHigh},
 
-		"wedged":                       {health.View{Calls: waiting(3, 20*time.Second)}, engine(wedged, wedged, wedged), health.WedgedEngine, health.High},
-		"wedged, its gauges stand too": {health.View{Calls: waiting(3, 20*time.Second)}, engine(stirred, wedged, wedged, wedged), health.WedgedEngine, health.High},
-		"a gauge that moves":           {health.View{Calls: waiting(3, 20*time.Second)}, engine(wedged, wedged, stirred), health.CannotTell, health.Low},
+		"wedged":                       {health.View{Calls: waiting(3, 20*time.Second)}, engine(wedged, wedged, wedged), health.StateWedgedEngine, health.ConfidenceHigh},
+		"wedged, its gauges stand too": {health.View{Calls: waiting(3, 20*time.Second)}, engine(stirred, wedged, wedged, wedged), health.StateWedgedEngine, health.ConfidenceHigh},
+		"a gauge that moves":           {health.View{Calls: waiting(3, 20*time.Second)}, engine(wedged, wedged, stirred), health.StateCannotTell, health.ConfidenceLow},
 		"a long prompt on a server that does not count it": {
 			health.View{Calls: []llmclient.InFlight{{Phase: llmclient.PhaseFirstOutput, Since: ago(time.Minute), PromptBytes: 400_000}}},
-			vllm(same(7, readings{health.Running: 1, health.Generated: 10})...), health.CannotTell, health.Low,
+			vllm(same(7, readings{health.MetricRunning: 1, health.MetricGenerated: 10})...), health.StateCannotTell, health.ConfidenceLow,
 		},
 		"the same while an answer has stopped": {
 			health.View{Calls: []llmclient.InFlight{
 				{Phase: llmclient.PhaseFirstOutput, Since: ago(time.Minute), PromptBytes: 400_000},
 				{Phase: llmclient.PhaseOutput, Since: ago(time.Minute), LastOutput: ago(20 * time.Second), PromptBytes: 100},
 			}},
-			vllm(same(7, readings{health.Running: 2, health.Generated: 10})...), health.WedgedEngine, health.High,
+			vllm(same(7, readings{health.MetricRunning: 2, health.MetricGenerated: 10})...), health.StateWedgedEngine, health.ConfidenceHigh,
 		},
 		"a prefill that advances": {
 			health.View{Calls: waiting(1, 6*time.Minute)},
-			engine(readings{health.Running: 1, health.Computed: 10_000, health.Generated: 5}, readings{health.Running: 1, health.Computed: 14_000, health.Generated: 5}),
-			health.PrefillBound, health.High,
+			engine(readings{health.MetricRunning: 1, health.MetricComputed: 10_000, health.MetricGenerated: 5}, readings{health.MetricRunning: 1, health.MetricComputed: 14_000, health.MetricGenerated: 5}),
+			health.StatePrefillBound, health.ConfidenceHigh,
 		},
 		"the server has less than we sent it": {
 			health.View{Calls: waiting(5, 20*time.Second)},
-			engine(busyPages(readings{health.Running: 4})...), health.Lost, health.Medium,
+			engine(busyPages(readings{health.MetricRunning: 4})...), health.StateLost, health.ConfidenceMedium,
 		},
 		"the server has as much": {
 			health.View{Calls: waiting(8, 20*time.Second)},
-			engine(busyPages(nil)...), health.Busy, health.High,
+			engine(busyPages(nil)...), health.StateBusy, health.ConfidenceHigh,
 		},
 
 		"our breaker alone": {
 			health.View{Calls: inPhase(4, llmclient.PhaseBreaker, 20*time.Second), Endpoints: []llmclient.EndpointStatus{{Breaker: breaker.Stats{State: breaker.Open, Since: ago(time.Minute), Retry: ago(-time.Minute)}}}},
-			engine(rest, rest), health.OwnBreaker, health.High,
+			engine(rest, rest), health.StateOwnBreaker, health.ConfidenceHigh,
 		},
 		"our breaker, for a fault that nothing has ended": {
-			health.View{Calls: inPhase(4, llmclient.PhaseBreaker, 20*time.Second), Fault: &health.Verdict{State: health.WedgedEngine, At: ago(30 * time.Second)}},
-			nil, health.WedgedEngine, health.Low,
+			health.View{Calls: inPhase(4, llmclient.PhaseBreaker, 20*time.Second), Fault: &health.Verdict{State: health.StateWedgedEngine, At: ago(30 * time.Second)}},
+			nil, health.StateWedgedEngine, health.ConfidenceLow,
 		},
 		"our pacer": {
-			health.View{Calls: inPhase(4, llmclient.PhaseQueue, 8*time.Second), Endpoints: []llmclient.EndpointStatus{{Pacer: pacer.Stats{Queued: 4, WaitingFor: pacer.Rate}}}},
-			engine(rest, rest), health.OwnQueue, health.High,
+			health.View{Calls: inPhase(4, llmclient.PhaseQueue, 8*time.Second), Endpoints: []llmclient.EndpointStatus{{Pacer: pacer.Stats{Queued: 4, WaitingFor: pacer.ReasonRate}}}},
+			engine(rest, rest), health.StateOwnQueue, health.ConfidenceHigh,
 		},
 		"our pacer, and the engine works on the few calls that it gets": {
 			health.View{Calls: all(inPhase(9, llmclient.PhaseQueue, 12*time.Second), inPhase(3, llmclient.PhaseFirstOutput, time.Second)), Recent: answered(9, time.Second), Endpoints: queue},
-			engine(busyPages(readings{health.Running: 3})...), health.OwnQueue, health.High,
+			engine(busyPages(readings{health.MetricRunning: 3})...), health.StateOwnQueue, health.ConfidenceHigh,
 		},
 		"our pacer holds calls back, and the engine computes nothing of the few that it has": {
 			health.View{Calls: all(inPhase(9, llmclient.PhaseQueue, 12*time.Second), inPhase(3, llmclient.PhaseFirstOutput, 7*time.Second)), Recent: answered(9, 10*time.Second), Endpoints: queue},
-			engine(readings{health.Running: 3, health.Generated: 1000}, readings{health.Running: 3, health.Generated: 1000}), health.CannotTell, health.Low,
+			engine(readings{health.MetricRunning: 3, health.MetricGenerated: 1000}, readings{health.MetricRunning: 3, health.MetricGenerated: 1000}), health.StateCannotTell, health.ConfidenceLow,
 		},
 		"our pacer holds calls back, and those that it let through get nowhere": {
 			health.View{Calls: all(inPhase(9, llmclient.PhaseQueue, 12*time.Second), inPhase(3, llmclient.PhaseFirstOutput, 2*time.Second)), Recent: answered(9, 2*time.Second), Endpoints: queue},
-			nil, health.CannotTell, health.Low,
+			nil, health.StateCannotTell, health.ConfidenceLow,
 		},
 		"our pacer holds calls back, and those that it let through get somewhere": {
 			health.View{Calls: all(inPhase(9, llmclient.PhaseQueue, 12*time.Second), inPhase(3, llmclient.PhaseFirstOutput, 2*time.Second)), Recent: answered(9, 2*time.Second-1), Endpoints: queue},
-			nil, health.OwnQueue, health.High,
+			nil, health.StateOwnQueue, health.ConfidenceHigh,
 		},
 		"our pacer, not for long": {
-			health.View{Calls: inPhase(4, llmclient.PhaseQueue, 8*time.Second-1), Endpoints: []llmclient.EndpointStatus{{Pacer: pacer.Stats{Queued: 4, WaitingFor: pacer.Rate}}}},
-			engine(rest, rest), health.Idle, health.High,
+			health.View{Calls: inPhase(4, llmclient.PhaseQueue, 8*time.Second-1), Endpoints: []llmclient.EndpointStatus{{Pacer: pacer.Stats{Queued: 4, WaitingFor: pacer.ReasonRate}}}},
+			engine(rest, rest), health.StateIdle, health.ConfidenceHigh,
 		},
 		"a tool": {
 			health.View{Local: []health.Activity{{Caller: "a", What: "tool read", Since: ago(2 * time.Minute)}}},
-			engine(rest, rest), health.StuckTool, health.High,
+			engine(rest, rest), health.StateStuckTool, health.ConfidenceHigh,
 		},
 		"a tool that is at work": {
 			health.View{Local: []health.Activity{{Caller: "a", What: "tool read", Since: ago(2*time.Minute - 1)}}},
-			engine(rest, rest), health.Idle, health.High,
+			engine(rest, rest), health.StateIdle, health.ConfidenceHigh,
 		},
 		"one caller of many": {
 			health.View{Calls: waiting(1, 30*time.Second), Recent: answered(25, time.Second)},
-			engine(busyPages(nil)...), health.OneCaller, health.Medium,
+			engine(busyPages(nil)...), health.StateOneCaller, health.ConfidenceMedium,
 		},
 		"one caller, not for long": {
 			health.View{Calls: waiting(1, 30*time.Second-1), Recent: answered(25, time.Second)},
-			engine(busyPages(nil)...), health.Busy, health.High,
+			engine(busyPages(nil)...), health.StateBusy, health.ConfidenceHigh,
 		},
 		"recovered": {
-			health.View{Recent: answered(10, time.Second), Fault: &health.Verdict{State: health.WedgedEngine, At: ago(6 * time.Second)}},
-			nil, health.Recovered, health.High,
+			health.View{Recent: answered(10, time.Second), Fault: &health.Verdict{State: health.StateWedgedEngine, At: ago(6 * time.Second)}},
+			nil, health.StateRecovered, health.ConfidenceHigh,
 		},
 		"recovered: two are too few": {
-			health.View{Recent: answered(10, time.Second), Fault: &health.Verdict{State: health.WedgedEngine, At: ago(5 * time.Second)}},
-			nil, health.Healthy, health.High,
+			health.View{Recent: answered(10, time.Second), Fault: &health.Verdict{State: health.StateWedgedEngine, At: ago(5 * time.Second)}},
+			nil, health.StateHealthy, health.ConfidenceHigh,
 		},
 		"idle after a fault": {
-			health.View{Fault: &health.Verdict{State: health.WedgedEngine, At: ago(20 * time.Minute)}},
-			nil, health.Unproven, health.High,
+			health.View{Fault: &health.Verdict{State: health.StateWedgedEngine, At: ago(20 * time.Minute)}},
+			nil, health.StateUnproven, health.ConfidenceHigh,
 		},
 	}
 	for name, tt := range tests {
@@ -428,7 +427,7 @@ func TestDiagnose(t *testing.T) {
 			for _, f := range got.Evidence {
 				assert.NotEmpty(t, f.Text)
 			}
-			if got.State == health.CannotTell {
+			if got.State == health.StateCannotTell {
 				assert.NotEmpty(t, got.WouldTell, "it says what would tell")
 			}
 		})
@@ -445,8 +444,8 @@ func TestPage(t *testing.T) {
 	dark := health.View{Now: noon, Calls: waiting(45, 4*time.Minute), Recent: answered(3, 4*time.Minute+time.Second)}
 	pages := map[string]health.Verdict{
 		"night":     health.Diagnose(v, samples),
-		"saturated": health.Diagnose(saturated, sampled("engine", health.SGLang, health.RoleUnified, busyPages(readings{health.Waiting: 3})...)),
-		"dark":      health.Diagnose(dark, sampled("engine", health.SGLang, health.RoleUnified, nil, nil)),
+		"saturated": health.Diagnose(saturated, sampled("engine", health.KindSGLang, health.RoleUnified, busyPages(readings{health.MetricWaiting: 3})...)),
+		"dark":      health.Diagnose(dark, sampled("engine", health.KindSGLang, health.RoleUnified, nil, nil)),
 	}
 	for name, v := range pages {
 		t.Run(name, func(t *testing.T) {
@@ -494,10 +493,10 @@ func TestUniformity(t *testing.T) {
 func TestOurQueueSaysWhetherTheServerHasRoom(t *testing.T) {
 	view := health.View{
 		Now: noon, Calls: inPhase(9, llmclient.PhaseQueue, 12*time.Second),
-		Endpoints: []llmclient.EndpointStatus{{Pacer: pacer.Stats{Queued: 9, WaitingFor: pacer.InFlight}}},
+		Endpoints: []llmclient.EndpointStatus{{Pacer: pacer.Stats{Queued: 9, WaitingFor: pacer.ReasonInFlight}}},
 	}
 	engine := func(pages ...readings) []health.Sample {
-		return sampled("engine", health.SGLang, health.RoleUnified, pages...)
+		return sampled("engine", health.KindSGLang, health.RoleUnified, pages...)
 	}
 	const room = "the server has room: raise the pacer's limits"
 	for name, c := range map[string]struct {
@@ -505,12 +504,12 @@ func TestOurQueueSaysWhetherTheServerHasRoom(t *testing.T) {
 		want    string
 	}{
 		"it works, and nothing waits in it": {engine(busyPages(nil)...), room},
-		"it is at rest":                     {engine(readings{health.Running: 0, health.Generated: 5}, readings{health.Running: 0, health.Generated: 5}), room},
-		"its memory is full":                {engine(busyPages(readings{health.KVUsage: 0.9})...), "raise the pacer's limits if the server has room: its metrics would show whether it has"},
+		"it is at rest":                     {engine(readings{health.MetricRunning: 0, health.MetricGenerated: 5}, readings{health.MetricRunning: 0, health.MetricGenerated: 5}), room},
+		"its memory is full":                {engine(busyPages(readings{health.MetricKVUsage: 0.9})...), "raise the pacer's limits if the server has room: its metrics would show whether it has"},
 		"it tells nothing":                  {nil, "raise the pacer's limits if the server has room: its metrics would show whether it has"},
 	} {
 		got := health.Diagnose(view, c.samples)
-		assert.Equal(t, health.OwnQueue, got.State, "%s: %s", name, got)
+		assert.Equal(t, health.StateOwnQueue, got.State, "%s: %s", name, got)
 		assert.Equal(t, []string{c.want}, got.Do, name)
 	}
 }
@@ -518,13 +517,13 @@ func TestOurQueueSaysWhetherTheServerHasRoom(t *testing.T) {
 // Whatever the facts are, there is a verdict and a page.
 func TestDiagnoseTakesAnything(t *testing.T) {
 	metrics := []health.Metric{
-		health.Running, health.Waiting, health.PutOff, health.KVUsage, health.Throughput, health.Bootstrap, health.Inflight, health.Prealloc,
-		health.Transferring, health.Connections, health.Active, health.StartTime, health.Requests, health.Finished, health.Aborted,
-		health.Preempted, health.PromptTokens, health.Computed, health.Generated, health.Decoded, health.FirstTokens, health.Transfers, health.TransferFailed,
+		health.MetricRunning, health.MetricWaiting, health.MetricPutOff, health.MetricKVUsage, health.MetricThroughput, health.MetricBootstrap, health.MetricInflight, health.MetricPrealloc,
+		health.MetricTransferring, health.MetricConnections, health.MetricActive, health.MetricStartTime, health.MetricRequests, health.MetricFinished, health.MetricAborted,
+		health.MetricPreempted, health.MetricPromptTokens, health.MetricComputed, health.MetricGenerated, health.MetricDecoded, health.MetricFirstTokens, health.MetricTransfers, health.MetricTransferFailed,
 	}
 	roles := []health.Role{"", health.RoleUnified, health.RolePrefill, health.RoleDecode, health.RoleRouter}
-	reaches := []health.Reach{health.Reached, health.Reached, health.Reached, health.Refused, health.Silent, health.NoName, ""}
-	kinds := []health.Kind{"", health.SGLang, health.VLLM, health.Gateway}
+	reaches := []health.Reach{health.ReachAnswered, health.ReachAnswered, health.ReachAnswered, health.ReachRefused, health.ReachSilent, health.ReachNoName, ""}
+	kinds := []health.Kind{"", health.KindSGLang, health.KindVLLM, health.KindGateway}
 	said := make(map[health.State]bool)
 	for seed := range uint64(1000) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -544,7 +543,7 @@ func TestDiagnoseTakesAnything(t *testing.T) {
 		}
 		slices.SortFunc(v.Recent, func(a, b health.Ended) int { return a.At.Compare(b.At) })
 		if rnd.IntN(3) == 0 {
-			v.Fault = &health.Verdict{State: health.WedgedEngine, At: when()}
+			v.Fault = &health.Verdict{State: health.StateWedgedEngine, At: when()}
 		}
 		var samples []health.Sample
 		for target := range rnd.IntN(5) {
@@ -576,13 +575,13 @@ func BenchmarkDiagnose(b *testing.B) {
 	v, samples := night()
 	b.ReportAllocs()
 	for b.Loop() {
-		if health.Diagnose(v, samples).State != health.PartialRestart {
+		if health.Diagnose(v, samples).State != health.StatePartialRestart {
 			b.Fatal("wrong")
 		}
 	}
 }
 
-// Two clients of one service, of which one's requests do not get there.
+// Two clients use one service, and the requests of one of them do not get there.
 func TestOneOfTwoClientsSuffers(t *testing.T) {
 	calls, recent := waiting(4, 20*time.Second), answered(25, time.Second)
 	for i := range calls {
@@ -592,12 +591,12 @@ func TestOneOfTwoClientsSuffers(t *testing.T) {
 		recent[i].Endpoint = "http://engine:30000/v1"
 	}
 	v := health.Diagnose(health.View{Now: noon, Calls: calls, Recent: recent},
-		sampled("engine", health.SGLang, health.RoleUnified, busyPages(readings{health.Running: 0})...))
-	assert.Equal(t, health.Lost, v.State, "%s", v)
+		sampled("engine", health.KindSGLang, health.RoleUnified, busyPages(readings{health.MetricRunning: 0})...))
+	assert.Equal(t, health.StateLost, v.State, "%s", v)
 	assert.Contains(t, v.String(), "all that wait were sent by way of http://proxy:3128/v1; 18 calls that went another way were answered since")
 	// Both ways the same: it is not the way.
 	recent[24].Endpoint = "http://proxy:3128/v1"
 	v = health.Diagnose(health.View{Now: noon, Calls: calls, Recent: recent},
-		sampled("engine", health.SGLang, health.RoleUnified, busyPages(readings{health.Running: 0})...))
+		sampled("engine", health.KindSGLang, health.RoleUnified, busyPages(readings{health.MetricRunning: 0})...))
 	assert.NotContains(t, v.String(), "by way of")
 }

@@ -1,5 +1,5 @@
-// Package health asks model servers how they are, sets their view beside the
-// client's, and names the most likely cause of trouble.
+// Package health asks model servers for their metrics, compares them with the
+// client's calls in flight, and names the most likely cause of trouble.
 //
 //	mon, err := health.New(health.Config{
 //		Targets: []health.Target{{URL: "http://localhost:30000"}},
@@ -9,48 +9,46 @@
 //		return err
 //	}
 //	defer mon.Close()
-//	client, err := llmclient.New(llmclient.Config{
-//		BaseURL: "http://localhost:30000/v1",
-//		Adviser: mon,      // busy holds back, idle cuts
-//		OnEvent: mon.Note, // what became of our calls
-//		Explain: mon.Explain, // errors say what the server says
-//	})
+//	cfg := llmclient.Config{BaseURL: "http://localhost:30000/v1"}
+//	mon.Attach(&cfg) // it advises the client, explains its errors, hears of its events
+//	client, err := llmclient.New(cfg)
 //	if err != nil {
 //		return err
 //	}
-//	mon.Watch(client) // who waits for what
+//	unwatch := mon.Watch(client) // it sees which calls are in flight
+//	defer unwatch()
 //
 // # How it works
 //
-// [Detect] finds out what a server is. A [Monitor] takes a [Sample] of each of
-// its targets now and then while calls are in flight, and keeps a bounded
+// [Detect] finds out which software a server runs. While calls are in flight a
+// [Monitor] takes a [Sample] of each target every Interval, and keeps a bounded
 // window of them. [Diagnose] makes a [Verdict] of the client's [View] and the
-// samples; it is a pure function, so that what it says can be tried, tested and
-// disputed. A [Fingerprint] is what was set how during a run, and [Compare]
-// says what has changed since a better one.
+// samples. It is a pure function: the same facts give the same verdict. A
+// [Fingerprint] keeps the settings of a run, and [Compare] lists what has changed
+// since a better run.
 //
 // # What it promises
 //
-//   - Questions are free: never a completion, never a health check that makes a
-//     token (SGLang's /health and /health_generate, LiteLLM's /health), since
-//     those cost money and leave requests behind in servers that are stuck.
-//   - Questions do no harm: each has a deadline, each target is asked one at a
-//     time, those that do not answer are asked less and less often, all draw on
-//     one budget and on that of the clients' retries, and none is asked while
-//     nothing is in flight. No call waits for a question longer than the deadline
-//     of one.
+//   - Questions are free. A Monitor never asks for a completion, and never for a
+//     health check that makes a token (SGLang's /health and /health_generate,
+//     LiteLLM's /health): those cost money, and leave requests behind in servers
+//     that are stuck.
+//   - Questions do no harm. Each has a deadline. Each target is asked one question
+//     at a time, and less and less often while it does not answer. All questions
+//     draw on one budget and on the clients' retry budgets. Nothing is asked while
+//     no call is in flight. A call waits for the deadline of one question at most.
 //   - Counters are compared over time. A gauge is believed only while something
-//     moves: a scheduler that has stopped leaves its last values standing. Nothing
-//     is believed that stands still while answers come, or that several processes
-//     tell in turns.
-//   - A verdict names its evidence, with numbers and times, what it ruled out and
-//     by which fact. Where the facts do not tell, it says so, and says what would.
-//     At rest it claims nothing: the numbers of a healthy server and those of one
-//     that is about to hang are the same.
-//   - Only a server's own view that is fresh holds calls back or cuts them.
-//   - Keys go to the addresses they were given with and nowhere else, not even to
+//     moves, since a scheduler that has stopped leaves its last values in place.
+//     Metrics that stand still while answers come are not believed, and neither
+//     are those of several processes that answer in turns.
+//   - A verdict names its evidence with numbers and times, and what it ruled out by
+//     which fact. If the facts are not enough, it says so, and which facts are
+//     missing. At rest it claims nothing: the numbers of a healthy server and of
+//     one that is about to hang are the same.
+//   - Only a fresh sample of a server cuts calls or holds their limits back.
+//   - A key goes to the addresses it was given with and nowhere else, not even to
 //     the workers that a router names. What may be a secret in settings and
-//     variables is hidden before it is kept, and before a difference is shown.
-//   - [Monitor.Close] stops everything and leaves nothing running. Answers of
-//     servers are bounded and may hold anything at all.
+//     variables is hidden before it is kept, and again before it is shown.
+//   - [Monitor.Close] leaves nothing running. The answers of servers are bounded,
+//     and may hold anything.
 package health

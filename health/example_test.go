@@ -12,8 +12,8 @@ import (
 // requests and computes nothing.
 func ExampleDiagnose() {
 	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
-	engine := health.Sample{Target: "engine", Kind: health.SGLang, Role: health.RoleUnified, Reach: health.Reached, Status: 200}
-	engine.Readings = health.Readings{health.Running: 5, health.Waiting: 2, health.Decoded: 81_234, health.Computed: 512_000}
+	engine := health.Sample{Target: "engine", Kind: health.KindSGLang, Role: health.RoleUnified, Reach: health.ReachAnswered, Status: 200}
+	engine.Readings = health.Readings{health.MetricRunning: 5, health.MetricWaiting: 2, health.MetricDecoded: 81_234, health.MetricComputed: 512_000}
 	before, after := engine, engine
 	before.At, after.At = now.Add(-10*time.Second), now
 
@@ -51,4 +51,33 @@ func ExampleCompare() {
 	// Output:
 	//  95 engine: attention_backend was fa3, is flashinfer; hidden from short benchmarks: true
 	//  10 engine: log_level was info, is debug; hidden from short benchmarks: false
+}
+
+// A Monitor is wired to a client in two steps: Attach, before the client is made,
+// and Watch, as soon as there is one. At rest nothing is asked and nothing claimed.
+func ExampleMonitor_Attach() {
+	mon, err := health.New(health.Config{
+		Targets:   []health.Target{{URL: "http://localhost:30000"}},
+		OnVerdict: func(v health.Verdict) { fmt.Println(v.Line()) },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer mon.Close()
+
+	cfg := llmclient.Config{BaseURL: "http://localhost:30000/v1", Model: "qwen3"}
+	mon.Attach(&cfg)
+	client, err := llmclient.New(cfg)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	unwatch := mon.Watch(client)
+	defer unwatch()
+
+	fmt.Println(mon.Verdict().State)
+	// Output:
+	// idle
 }

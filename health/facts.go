@@ -11,25 +11,25 @@ import (
 )
 
 const (
-	// quietAfter is how long a call must have got nowhere to be in question.
+	// quietAfter is how long a call must be without progress to be suspected.
 	quietAfter = 8 * time.Second
 
-	// lately is how far back what became of calls says how things are.
+	// lately is how old the outcome of a call may be to describe the present.
 	lately = time.Minute
 )
 
-// facts are what can be known from a view and samples, worked out once.
+// facts are a view and samples, and what all hypotheses need to know of them.
 type facts struct {
 	View
 	trails  []*trail
-	engines []*trail // those that compute, or may
+	engines []*trail // all but the router
 	router  *trail
-	prefill *trail // all of them as one
+	prefill *trail // all prefill engines as one
 	decode  *trail // likewise
 
 	sent    []llmclient.InFlight // calls that are with the server
-	quiet   []llmclient.InFlight // those of them that have got nowhere for quietAfter
-	headway time.Time            // when a call last got anywhere
+	quiet   []llmclient.InFlight // those of them without progress for quietAfter
+	headway time.Time            // when any call last made progress
 	uniform Uniformity
 	lately  []Ended // of the last minute
 }
@@ -61,9 +61,8 @@ func gather(v View, samples []Sample) *facts {
 	return f
 }
 
-// distrust leaves out metrics that stand still while answers come: a page that
-// is not renewed says nothing, and neither does one of another server than that
-// which answers.
+// distrust leaves out metrics that stand still while answers come. The page is not
+// renewed, or belongs to another server than the one that answers.
 func (f *facts) distrust() {
 	if !f.told() || f.moved() || f.stirred() {
 		return
@@ -99,7 +98,7 @@ func (f *facts) place(t *trail) {
 	f.engines = append(f.engines, t)
 }
 
-// of are the engines that play a part, as one.
+// of returns the engines of a role as one trail.
 func (f *facts) of(r Role) *trail {
 	var list []*trail
 	for _, t := range f.engines {
@@ -110,7 +109,7 @@ func (f *facts) of(r Role) *trail {
 	return together(list, f.Now)
 }
 
-// look finds out how the calls stand.
+// look works out what is known of the calls.
 func (f *facts) look() {
 	for i := range f.Recent {
 		e := &f.Recent[i]
@@ -136,8 +135,8 @@ func (f *facts) look() {
 	f.uniform = uniform(&f.View, f.headway)
 }
 
-// attended is for how much of the time between two moments calls of ours were
-// with the service, those that were answered or given up meanwhile included.
+// attended is for how much of the time between two moments any call of ours was
+// with the service. Calls that have ended since count as well.
 func (f *facts) attended(from, until time.Time) (d time.Duration) {
 	type span struct{ from, until time.Time }
 	var spans []span
@@ -165,7 +164,7 @@ func (f *facts) attended(from, until time.Time) (d time.Duration) {
 	return d
 }
 
-// waited is for how long a call has got nowhere.
+// waited is how long a call has been without progress.
 func (f *facts) waited(c llmclient.InFlight) time.Duration {
 	since := c.Since
 	if c.LastOutput.After(since) {
@@ -174,7 +173,7 @@ func (f *facts) waited(c llmclient.InFlight) time.Duration {
 	return f.Now.Sub(since)
 }
 
-// longest is the call that has got nowhere for longest.
+// longest is the longest time that any of the calls has been without progress.
 func (f *facts) longest(calls []llmclient.InFlight) time.Duration {
 	var d time.Duration
 	for _, c := range calls {
@@ -183,7 +182,7 @@ func (f *facts) longest(calls []llmclient.InFlight) time.Duration {
 	return d
 }
 
-// told reports whether every engine tells its metrics, and has done so twice.
+// told reports whether there are two samples to compare of every engine.
 func (f *facts) told() bool {
 	for _, t := range f.engines {
 		if !t.compared() {
@@ -198,17 +197,17 @@ func (f *facts) moved() bool {
 	return slices.ContainsFunc(f.engines, func(t *trail) bool { return t.moved })
 }
 
-// mixed reports whether metrics come from several servers in turns.
+// mixed reports whether several servers answer for one target in turns.
 func (f *facts) mixed() bool {
 	return slices.ContainsFunc(f.trails, func(t *trail) bool { return t.mixed })
 }
 
-// stirred reports whether gauges have at least changed.
+// stirred reports whether the gauges of any engine have changed.
 func (f *facts) stirred() bool {
 	return slices.ContainsFunc(f.engines, func(t *trail) bool { return t.stirred })
 }
 
-// sum adds up a gauge over all engines, as it was at both moments.
+// both adds up trail.both over all engines and some gauges.
 func (f *facts) both(ms ...Metric) (sum float64) {
 	for _, t := range f.engines {
 		for _, m := range ms {
@@ -218,10 +217,10 @@ func (f *facts) both(ms ...Metric) (sum float64) {
 	return sum
 }
 
-// held is how many requests all engines, and the router's queue, had.
+// held is how many requests all engines and the router's queue had.
 func (f *facts) held() (float64, bool) { return f.heldAt(func(t *trail) *Sample { return t.now }) }
 
-// heldAt is the same going by other samples.
+// heldAt is held by the samples that of picks.
 func (f *facts) heldAt(of func(*trail) *Sample) (n float64, ok bool) {
 	for _, t := range f.engines {
 		s := of(t)
@@ -236,22 +235,23 @@ func (f *facts) heldAt(of func(*trail) *Sample) (n float64, ok bool) {
 	}
 	if f.router != nil {
 		if s := of(f.router); s.told() {
-			n += max(0, s.Readings[Connections]-s.Readings[Active])
+			n += max(0, s.Readings[MetricConnections]-s.Readings[MetricActive])
 		}
 	}
 	return n, len(f.engines) > 0
 }
 
-// atRest reports whether all engines had nothing at both moments, and did
-// nothing in between.
+// atRest reports whether all engines had no request in both samples, and did no
+// work in between.
 func (f *facts) atRest() bool {
-	return f.told() && !f.moved() && f.both(Running, Waiting, PutOff, Bootstrap, Inflight) == 0 && func() bool {
+	return f.told() && !f.moved() && f.both(MetricRunning, MetricWaiting, MetricPutOff, MetricBootstrap,
+		MetricInflight) == 0 && func() bool {
 		n, ok := f.held()
 		return ok && n == 0
 	}()
 }
 
-// ended counts what has ended in the last minute, by whether it is of a kind.
+// ended counts the attempts of some kind that ended in the last minute.
 func (f *facts) ended(is func(*Ended) bool) (n int, last time.Time) {
 	for i := range f.lately {
 		if e := &f.lately[i]; is(e) {
@@ -262,7 +262,7 @@ func (f *facts) ended(is func(*Ended) bool) (n int, last time.Time) {
 	return n, last
 }
 
-// endedSince is ended for a shorter time.
+// endedSince counts those that ended in the last d.
 func (f *facts) endedSince(d time.Duration, is func(*Ended) bool) (n int) {
 	for i := range f.lately {
 		if e := &f.lately[i]; f.Now.Sub(e.At) <= d && is(e) {
@@ -274,17 +274,17 @@ func (f *facts) endedSince(d time.Duration, is func(*Ended) bool) (n int) {
 
 func (f *facts) succeeded() (int, time.Time) { return f.ended((*Ended).ok) }
 
-// heldBack is how many calls our pacers keep from the server for its own good.
+// heldBack is how many calls our pacers hold back since the server is loaded.
 func (f *facts) heldBack() (n int) {
 	for _, ep := range f.Endpoints {
-		if ep.Pacer.WaitingFor == pacer.Load {
+		if ep.Pacer.WaitingFor == pacer.ReasonLoad {
 			n += ep.Pacer.Queued
 		}
 	}
 	return n
 }
 
-// calls is the fact of who waits.
+// calls is the fact of which calls are in flight and wait.
 func (f *facts) calls() Fact {
 	u := f.uniform
 	if len(f.Calls) == 0 {
@@ -292,7 +292,8 @@ func (f *facts) calls() Fact {
 	}
 	text := fmt.Sprintf("%d of %d calls are in phase %s", u.Calls, u.Of, u.Phase)
 	if len(f.quiet) > 0 {
-		text += fmt.Sprintf("; %d got nowhere for at least %s, the longest for %s", len(f.quiet), short(quietAfter), short(f.longest(f.quiet)))
+		text += fmt.Sprintf("; %d got nowhere for at least %s, the longest for %s", len(f.quiet), short(quietAfter),
+			short(f.longest(f.quiet)))
 	}
 	if u.Systemic {
 		text += ", and no call got anywhere since " + u.Since.Format(time.TimeOnly)
@@ -300,7 +301,7 @@ func (f *facts) calls() Fact {
 	return Fact{At: f.Now, Text: text}
 }
 
-// outcome is the fact of what became of calls in the last minute.
+// outcome is the fact of how the calls of the last minute ended.
 func (f *facts) outcome() Fact {
 	kinds := make(map[string]int)
 	for i := range f.lately {

@@ -10,23 +10,21 @@ import (
 	"time"
 )
 
-// A Fingerprint is what was set how during a run, as far as can be known from
-// here. Kept with the run, it can be held against that of another: see
-// [Compare]. It marshals to JSON and back.
+// A Fingerprint holds the settings of a run, as far as they are known here. Keep it
+// with the run, and [Compare] it with that of another. It marshals to JSON and back.
 type Fingerprint struct {
 	Taken     time.Time         `json:"taken"`
 	Neverhang string            `json:"neverhang"`        // version
 	Go        string            `json:"go"`               // likewise
-	Servers   []Server          `json:"servers"`          // and what stands behind them
+	Servers   []Server          `json:"servers"`          // with the workers of routers
 	Client    map[string]string `json:"client,omitempty"` // settings, see [Settings]
-	Env       map[string]string `json:"env,omitempty"`    // what the user has listed, see [Pick]
+	Env       map[string]string `json:"env,omitempty"`    // variables that the user named, see [Pick]
 }
 
-// Fingerprint asks the servers anew what they are, and returns that with the
-// settings of the client and variables of the environment that it is given:
-// see [Settings] and [Pick]. It ends with ctx at the latest; servers that do not
-// answer are in it as they were when they last did. What may be a secret is
-// hidden in whatever it is given.
+// Fingerprint detects the servers anew, and returns them with the settings of the
+// client and the variables of the environment that it is given: see [Settings] and
+// [Pick]. It waits until ctx ends at the latest. Servers that do not answer are in
+// it as they were when they last did. What may be a secret is hidden.
 func (m *Monitor) Fingerprint(ctx context.Context, client, env map[string]string) Fingerprint {
 	m.mu.Lock()
 	m.relook = true
@@ -57,13 +55,13 @@ func version() string {
 	return "unknown"
 }
 
-// unset stands for a variable that was asked for and is not set, so that it
-// differs from one that nobody has asked for.
+// unset stands for a variable that was asked for and is not set. One that was not
+// asked for is missing.
 const unset = "(not set)"
 
-// Pick looks up variables of the environment; lookup is [os.LookupEnv]. What
-// may be a secret is hidden: the values of variables that are named like one, and
-// what looks like one in any other. One that is not set is in it as "(not set)".
+// Pick looks up variables of the environment; lookup is [os.LookupEnv]. Hidden are
+// the values of variables whose names are those of secrets, and what looks like a
+// secret in the others. A variable that is not set has the value "(not set)".
 func Pick(lookup func(string) (string, bool), names ...string) map[string]string {
 	out := make(map[string]string)
 	for _, name := range names {

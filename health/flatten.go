@@ -18,7 +18,8 @@ const (
 	maxDepth = 12
 )
 
-// flatten makes a.b.0.c of a JSON object. What is no object gives nothing.
+// flatten returns the values of a JSON object by names such as a.b.0.c, or nil if
+// it is no object.
 func flatten(b []byte) map[string]string {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
@@ -61,7 +62,7 @@ func flat(out map[string]string, at string, v any, depth int) {
 	}
 }
 
-// tidy makes a text of unknown origin fit for a line.
+// tidy makes one bounded line of a text of unknown origin.
 func tidy(s string) string {
 	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ")
 	s = strings.Map(func(r rune) rune {
@@ -76,9 +77,9 @@ func tidy(s string) string {
 	return s
 }
 
-// Settings flattens the exported fields of a struct, such as an
-// llmclient.Config, as text. Functions, interfaces and headers are left out,
-// and so are zero values; what may be a secret is hidden.
+// Settings returns the exported fields of a struct, such as an [llmclient.Config],
+// as text by names such as Clocks.FirstOutput.Limit. Functions, interfaces, headers
+// and zero values are left out. What may be a secret is hidden.
 func Settings(v any) map[string]string {
 	out := make(map[string]string)
 	settings(out, "", reflect.ValueOf(v), 0)

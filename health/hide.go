@@ -11,14 +11,14 @@ import (
 // hidden stands for what may be a secret: that it is set is kept.
 const hidden = "(hidden)"
 
-// maxMasked bounds what is looked at of a value, of which maxText are kept: no
-// password is so long that its address would be cut in it.
+// maxMasked bounds how many bytes of a value are masked before maxText of them are
+// kept, so that no address is cut inside its password.
 const maxMasked = 16 << 10
 
-// hide returns the value of a setting as it may be kept and shown: nothing of it
-// if its name is that of a secret, else all but the secrets in it, on one line
-// and of bounded length. It is the only way of a value into a fingerprint, and
-// what was hidden once stays as it is.
+// hide returns the value of a setting as it may be kept and shown. If the name is
+// that of a secret, all of the value is hidden, otherwise the secrets in it. The
+// result is one line of bounded length. Every value passes hide on its way into a
+// fingerprint. Hiding twice changes nothing.
 func hide(name, value string) string {
 	switch value {
 	case "", "null", "true", "false", unset:
@@ -32,10 +32,10 @@ func hide(name, value string) string {
 			return hidden
 		}
 	}
-	return tidy(mask(value)) // in this order: half an address shows its password
+	return tidy(mask(value)) // in this order: a cut address would not be masked
 }
 
-// hideAll is hide for settings that come from elsewhere.
+// hideAll hides the secrets in settings that were handed in.
 func hideAll(in map[string]string) map[string]string {
 	if in == nil {
 		return nil
@@ -47,8 +47,8 @@ func hideAll(in map[string]string) map[string]string {
 	return out
 }
 
-// countOrSwitch reports whether a value is a number or a switch, such as the
-// count of tokens or of heads that share a key.
+// countOrSwitch reports whether a value is a number or a boolean, such as a count
+// of tokens, and so no secret.
 func countOrSwitch(s string) bool {
 	if _, err := strconv.ParseBool(s); err == nil {
 		return true
@@ -57,7 +57,7 @@ func countOrSwitch(s string) bool {
 	return err == nil && len(s) <= 12
 }
 
-// A naming is what the name of a setting says of its value.
+// A naming is what the name of a setting says about its value.
 type naming int
 
 const (
@@ -68,17 +68,20 @@ const (
 
 var (
 	// secretParts make a name that of a secret wherever they stand in it.
-	secretParts = []string{"password", "passwd", "passphrase", "secret", "credential", "apikey", "authtoken", "accesstoken", "authorization", "bearer", "cookie", "privatekey", "accesskey"}
+	secretParts = []string{"password", "passwd", "passphrase", "secret", "credential", "apikey", "authtoken",
+		"accesstoken", "authorization", "bearer", "cookie", "privatekey", "accesskey"}
 
-	// secretWords do so as a word of it.
+	// secretWords make a name that of a secret if they are a word of it.
 	secretWords = []string{"pass", "pw", "pwd", "pat", "pats", "jwt", "auth", "dsn"}
 
-	// modelWords say of the word token behind them that it is one of the model's.
-	modelWords = []string{"bos", "eos", "pad", "unk", "sep", "cls", "mask", "image", "video", "audio", "stop", "special", "added", "think", "next"}
+	// modelWords before the word token make it a token of the model's vocabulary.
+	modelWords = []string{"bos", "eos", "pad", "unk", "sep", "cls", "mask", "image", "video", "audio", "stop", "special",
+		"added", "think", "next"}
 )
 
-// nameOf judges a dotted name by its last part, and by the strong words of those
-// before it: what stands below credentials is one.
+// nameOf judges a dotted name. In all parts it looks for secretParts and
+// secretWords, so that all settings below "credentials" are secret, and in the last
+// part for a key or a token as well.
 func nameOf(name string) naming {
 	parts := strings.Split(name, ".")
 	for n := len(parts); n > 1 && strings.Trim(parts[n-1], "0123456789") == ""; n-- {
@@ -102,8 +105,8 @@ func nameOf(name string) naming {
 	return out
 }
 
-// hasKey reports whether a word among them speaks of a key or a token, unless it
-// is a token of the model's language.
+// hasKey reports whether a key or a token is among the words, other than a token of
+// the model's vocabulary.
 func hasKey(words []string) bool {
 	for i, w := range words {
 		switch w {
@@ -123,7 +126,8 @@ func wordsOf(name string) []string {
 	var b strings.Builder
 	runes := []rune(name)
 	for i, r := range runes {
-		if i > 0 && unicode.IsUpper(r) && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsUpper(runes[i-1]) && unicode.IsLower(runes[i+1])) {
+		if i > 0 && unicode.IsUpper(r) && (unicode.IsLower(runes[i-1]) ||
+			i+1 < len(runes) && unicode.IsUpper(runes[i-1]) && unicode.IsLower(runes[i+1])) {
 			b.WriteByte(' ')
 		}
 		b.WriteRune(unicode.ToLower(r))
@@ -132,8 +136,8 @@ func wordsOf(name string) []string {
 }
 
 var (
-	// userinfo stands before the last @ of an address: passwords may have
-	// anything in them, so that it is better to hide too much.
+	// userinfo reaches to the last @ of an address. Passwords may hold any
+	// character, so it is better to hide too much.
 	userinfo = regexp.MustCompile(`(?s)://.*@`)
 	login    = regexp.MustCompile(`[^\s/@:=,"'(]+:(?:[^\s@/]|/[^\s@/])[^\s@]*@`) // the same without a scheme
 	query    = regexp.MustCompile(`(://[^\s?#]*)\?[^\s"']*`)
@@ -148,9 +152,8 @@ var (
 	flagged  = regexp.MustCompile(`(--?)([A-Za-z][\w-]*)(\s+)([^\s-]\S*)`)
 )
 
-// mask hides the secrets that are known by how they look: of addresses the user
-// and the query, what stands behind the name of a secret, and keys of the common
-// kinds.
+// mask hides what looks like a secret: the user and the query of an address, the
+// value after the name of a secret, and keys of the common kinds.
 func mask(s string) string {
 	s = s[:min(len(s), maxMasked)]
 	if strings.Contains(s, "PRIVATE KEY-----") {
@@ -183,8 +186,7 @@ func mask(s string) string {
 	return s
 }
 
-// hideWord hides a value inside of a text if the name before it is that of a
-// secret.
+// hideWord hides a value inside a text if the name before it is that of a secret.
 func hideWord(name, value string) string {
 	switch n := nameOf(name); {
 	case n == secretName && !strings.EqualFold(value, "bearer") && !strings.EqualFold(value, "basic"),

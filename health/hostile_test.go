@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"runtime"
@@ -136,22 +137,22 @@ func TestHostileServers(t *testing.T) {
 			pages{"/metrics": func(w http.ResponseWriter, r *http.Request) {
 				text(vllm)(w, r)
 				pour("junk{a=\"b\"} 1\n"+strings.Repeat("# HELP junk x\n", 5000), big, 0)(w, r)
-			}}, states(health.WedgedEngine), "running 3 then 3", "", nil, 0,
+			}}, states(health.StateWedgedEngine), "running 3 then 3", "", nil, 0,
 		},
 		"64 megabytes of series that are known": {
 			pages{"/metrics": pour(strings.Repeat(vllm, 1000), big, 0)},
-			states(health.CannotTell, health.WedgedEngine), "vllm", "", nil, 0,
+			states(health.StateCannotTell, health.StateWedgedEngine), "vllm", "", nil, 0,
 		},
 		"a page that drips": {
-			pages{"/metrics": pour("vllm:num_requests_running 3\n", 1<<40, time.Second)},
-			states(health.CannotTell), "answers, and tells no metrics", "", nil, 0,
+			pages{"/metrics": pour("vllm:num_requests_running 3\n", math.MaxInt32, time.Second)},
+			states(health.StateCannotTell), "answers, and tells no metrics", "", nil, 0,
 		},
 		"a page that never ends": {
 			pages{"/metrics": func(w http.ResponseWriter, r *http.Request) {
 				text(vllm)(w, r)
 				w.(http.Flusher).Flush()
 				<-r.Context().Done()
-			}}, states(health.CannotTell), "answers, and tells no metrics", "", nil, 0,
+			}}, states(health.StateCannotTell), "answers, and tells no metrics", "", nil, 0,
 		},
 		"headers that never end": {
 			pages{"/metrics": func(w http.ResponseWriter, r *http.Request) {
@@ -165,7 +166,7 @@ func TestHostileServers(t *testing.T) {
 					_ = buf.Flush()
 					rest(r.Context(), 100*time.Millisecond)
 				}
-			}, "/v1/models": sglang}, states(health.Unreachable, health.CannotTell), "", "", nil, 0,
+			}, "/v1/models": sglang}, states(health.StateUnreachable, health.StateCannotTell), "", "", nil, 0,
 		},
 		"a gzip bomb": {
 			pages{"/metrics": func(w http.ResponseWriter, _ *http.Request) {
@@ -178,16 +179,16 @@ func TestHostileServers(t *testing.T) {
 					}
 				}
 				_ = z.Close()
-			}}, states(health.WedgedEngine), "running 3 then 3", "", nil, 0,
+			}}, states(health.StateWedgedEngine), "running 3 then 3", "", nil, 0,
 		},
 		"numbers that are none": {
 			pages{"/metrics": text("vllm:num_requests_running NaN\nvllm:num_requests_waiting +Inf\nvllm:generation_tokens_total -7\nvllm:prompt_tokens_total 1e300\n")},
-			states(health.CannotTell), "", "NaN", nil, 0,
+			states(health.StateCannotTell), "", "NaN", nil, 0,
 		},
 		"counters that go back at each sample, as of several behind one address": {
 			pages{"/metrics": each(func(n int) string {
 				return fmt.Sprintf("sglang:num_running_reqs 1\nsglang:generation_tokens_total %d\n", 1000+500*(n%2)+n)
-			})}, states(health.CannotTell), "a Target for each server behind that address", "", nil, 0,
+			})}, states(health.StateCannotTell), "a Target for each server behind that address", "", nil, 0,
 		},
 		"thousands of labels": {
 			pages{"/metrics": each(func(n int) string {
@@ -196,61 +197,61 @@ func TestHostileServers(t *testing.T) {
 					fmt.Fprintf(&b, "vllm:num_requests_running{user=\"%d\",n%d=\"x\"} 0\n", i, i%500)
 				}
 				return b.String()
-			})}, states(health.Lost, health.CannotTell), "running 0 then 0", "", nil, 0,
+			})}, states(health.StateLost, health.StateCannotTell), "running 0 then 0", "", nil, 0,
 		},
 		"families that are told twice": {
 			pages{"/metrics": text("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 3\n# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{engine=\"1\"} 2\n# TYPE vllm:generation_tokens_total counter\nvllm:generation_tokens_total 5\n")},
-			states(health.WedgedEngine), "running 5 then 5", "", nil, 0,
+			states(health.StateWedgedEngine), "running 5 then 5", "", nil, 0,
 		},
 		"types that are wrong": {
 			pages{"/metrics": text("# TYPE vllm:num_requests_running histogram\nvllm:num_requests_running 3\n# TYPE vllm:generation_tokens_total summary\nvllm:generation_tokens_total{quantile=\"x\"} 5\n")},
-			states(health.CannotTell, health.Lost), "", "", nil, 0,
+			states(health.StateCannotTell, health.StateLost), "", "", nil, 0,
 		},
 		"OpenMetrics": {
 			pages{"/metrics": text("# HELP vllm:generation_tokens Tokens.\n# TYPE vllm:generation_tokens counter\n# UNIT vllm:generation_tokens tokens\nvllm:generation_tokens_total 100.0 # {trace_id=\"abc\"} 1.0 1700000000.0\nvllm:generation_tokens_created 1.7e9\n# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 3\nvllm:num_requests_waiting 0\n# EOF\n")},
-			states(health.WedgedEngine), "running 3 then 3", "", nil, 0,
+			states(health.StateWedgedEngine), "running 3 then 3", "", nil, 0,
 		},
 		"a page for people": {
 			pages{"/metrics": text("<!doctype html><html><body>vllm:num_requests_running 3</body></html>")},
-			states(health.CannotTell), "answers, and tells no metrics", "", nil, 0,
+			states(health.StateCannotTell), "answers, and tells no metrics", "", nil, 0,
 		},
 		"everything wants a key": {
-			pages{"/metrics": status(401), "/v1/models": status(401)}, states(health.CannotTell), "answers, and tells no metrics", "", nil, 0,
+			pages{"/metrics": status(401), "/v1/models": status(401)}, states(health.StateCannotTell), "answers, and tells no metrics", "", nil, 0,
 		},
-		"nothing is there": {pages{}, states(health.CannotTell), "answers, and tells no metrics", "", nil, 0},
+		"nothing is there": {pages{}, states(health.StateCannotTell), "answers, and tells no metrics", "", nil, 0},
 		"sent elsewhere": {
 			pages{"/metrics": func(w http.ResponseWriter, r *http.Request) {
 				http.Redirect(w, r, "http://elsewhere/metrics", http.StatusFound)
 			}},
-			states(health.CannotTell), "", "elsewhere", nil, 0,
+			states(health.StateCannotTell), "", "elsewhere", nil, 0,
 		},
 		"settings of 64 megabytes": {
-			pages{"/v1/models": sglang, "/server_info": pour(`{"a":"`+mebi[:1000], big, 0)}, states(health.CannotTell), "", "", nil, 0,
+			pages{"/v1/models": sglang, "/server_info": pour(`{"a":"`+mebi[:1000], big, 0)}, states(health.StateCannotTell), "", "", nil, 0,
 		},
 		"settings a million deep": {
-			pages{"/v1/models": sglang, "/server_info": text(strings.Repeat(`{"a":`, 150_000) + "1" + strings.Repeat("}", 150_000))}, states(health.CannotTell), "", "", nil, 0,
+			pages{"/v1/models": sglang, "/server_info": text(strings.Repeat(`{"a":`, 150_000) + "1" + strings.Repeat("}", 150_000))}, states(health.StateCannotTell), "", "", nil, 0,
 		},
 		"settings that are none": {
-			pages{"/v1/models": sglang, "/server_info": text("\x00\xff<>"), "/model_info": text(`["a"]`)}, states(health.CannotTell), "", "", nil, 0,
+			pages{"/v1/models": sglang, "/server_info": text("\x00\xff<>"), "/model_info": text(`["a"]`)}, states(health.StateCannotTell), "", "", nil, 0,
 		},
 		"models that are none": {
-			pages{"/v1/models": text(`{"data":[{"id":7},{"id":"` + mebi + `"}]}`)}, states(health.CannotTell), "", "", nil, 0,
+			pages{"/v1/models": text(`{"data":[{"id":7},{"id":"` + mebi + `"}]}`)}, states(health.StateCannotTell), "", "", nil, 0,
 		},
 		"another kind of server at every sample": {
 			pages{"/metrics": each(func(n int) string {
 				return []string{vllm, "sglang:num_running_reqs 2\nsglang:generation_tokens_total 7\n", "tgi_batch_current_size 1\n"}[n%3]
-			})}, states(health.CannotTell), "", "", nil, 0,
+			})}, states(health.StateCannotTell), "", "", nil, 0,
 		},
 		"a router that names itself, by other names": {
 			pages{"/workers": workers("http://model.test", "http://localhost", "http://[::1]:80/"), "/v1/models": sglang},
-			states(health.CannotTell), "", "localhost", []string{"[::1]:80", "localhost"}, 0,
+			states(health.StateCannotTell), "", "localhost", []string{"[::1]:80", "localhost"}, 0,
 		},
 		"a router that names what no worker is": {
 			pages{"/workers": workers("http://169.254.169.254/latest", "http://[::ffff:169.254.169.254]", "http://[fe80::1]", "http://0.0.0.0:1", "grpc://10.0.0.1", "file:///etc/passwd", "http://", "::", "\u0000")},
-			states(health.CannotTell), "", "169.254", nil, 0,
+			states(health.StateCannotTell), "", "169.254", nil, 0,
 		},
 		"a router with a thousand workers": {
-			pages{"/workers": workers(many...)}, states(health.CannotTell), "", "", nil, 32,
+			pages{"/workers": workers(many...)}, states(health.StateCannotTell), "", "", nil, 32,
 		},
 	}
 	for name, tt := range tests {
@@ -334,7 +335,7 @@ func TestNamesThatStandForNothing(t *testing.T) {
 					time.Sleep(10 * time.Second)
 				}
 				v := mon.Check(t.Context())
-				assert.Equal(t, health.Unreachable, v.State, "%s", v)
+				assert.Equal(t, health.StateUnreachable, v.State, "%s", v)
 				assert.Contains(t, v.String(), tt.want)
 			})
 		})
@@ -367,7 +368,7 @@ func TestOnlyThePageOfMetricsHangs(t *testing.T) {
 		hangs.Store(true)
 		for range 20 {
 			time.Sleep(10 * time.Second)
-			assert.NotEqual(t, health.Unreachable, mon.Verdict().State, "%s", mon.Verdict())
+			assert.NotEqual(t, health.StateUnreachable, mon.Verdict().State, "%s", mon.Verdict())
 		}
 	})
 }

@@ -92,8 +92,7 @@ func engineOf(f func(*engine.Config)) func(*engine.ServerConfig) {
 var (
 	ordinary = load{agents: 12, think: 2 * time.Second, prompt: 200}
 	heavy    = load{agents: 30, think: time.Second, prompt: 200}
-	// hasty is a load that gives up early, as SDKs do that somebody has given a
-	// short timeout.
+	// hasty is a load that gives up early, as SDKs with a short timeout do.
 	hasty = load{agents: 14, prompt: 200, limit: 5 * time.Second}
 )
 
@@ -104,132 +103,132 @@ func incidents() map[string]incident {
 	return map[string]incident{
 		"wedged engine": {
 			server: setting("wedged-engine"), load: ordinary,
-			with: states(health.WedgedEngine, health.FrontEndAlone), without: states(health.FrontEndAlone),
+			with: states(health.StateWedgedEngine, health.StateFrontEndAlone), without: states(health.StateFrontEndAlone),
 		},
 		"wedged engine, vLLM": {
 			server: setting("wedged-engine", vllm), load: ordinary, whole: true,
-			with: states(health.WedgedEngine), without: states(health.CannotTell),
+			with: states(health.StateWedgedEngine), without: states(health.StateCannotTell),
 		},
 		"engine stopped at rest, vLLM": {
 			server: setting("wedged-engine", vllm), load: load{agents: 8, think: 2 * time.Second, prompt: 200, begin: changeAt + 4*time.Second}, whole: true, at: changeAt + 4*time.Second,
-			with: states(health.Lost), without: states(health.CannotTell),
+			with: states(health.StateLost), without: states(health.StateCannotTell),
 		},
 		"front end alone alive": {
 			server: setting("wedged-engine", plainHealth), load: load{agents: 8, think: 2 * time.Second, prompt: 200, begin: changeAt + 4*time.Second}, whole: true, at: changeAt + 4*time.Second,
-			with: states(health.FrontEndAlone), without: states(health.FrontEndAlone),
+			with: states(health.StateFrontEndAlone), without: states(health.StateFrontEndAlone),
 		},
 		"serialised decode": {
 			server: setting("serialised-decode"), load: heavy,
-			with: states(health.Serialised), without: states(health.CannotTell),
+			with: states(health.StateSerialised), without: states(health.StateCannotTell),
 		},
 		"serialised decode, vLLM": {
 			server: setting("serialised-decode", vllm), load: heavy,
-			with: states(health.Serialised), without: states(health.CannotTell),
+			with: states(health.StateSerialised), without: states(health.StateCannotTell),
 		},
 		"memory exhausted": {
 			server: setting("kv-exhausted", engineOf(func(c *engine.Config) { c.Changes[0].Factor = 0.05 })), load: heavy,
-			with: states(health.MemoryFull), without: states(health.CannotTell, health.Healthy),
+			with: states(health.StateMemoryFull), without: states(health.StateCannotTell, health.StateHealthy),
 		},
 		"memory exhausted, vLLM": {
 			server: setting("kv-exhausted", vllm, engineOf(func(c *engine.Config) { c.Changes[0].Factor = 0.05 })), load: heavy,
-			with: states(health.MemoryFull), without: states(health.CannotTell, health.Healthy),
+			with: states(health.StateMemoryFull), without: states(health.StateCannotTell, health.StateHealthy),
 		},
 		"router full": {
 			server: setting("router-full"), load: load{agents: 40, prompt: 200, begin: changeAt}, whole: true, after: fill,
-			with: states(health.RouterFull), without: states(health.CannotTell),
+			with: states(health.StateRouterFull), without: states(health.StateCannotTell),
 		},
 		"wedged transfer": {
 			server: setting("wedged-transfer"), load: ordinary,
-			with: states(health.WedgedTransfer), without: states(health.CannotTell),
+			with: states(health.StateWedgedTransfer), without: states(health.StateCannotTell),
 		},
 		"partial restart": {
 			server: setting("partial-restart"), load: ordinary, after: 20 * time.Second,
-			with: states(health.PartialRestart), without: states(health.CannotTell), passing: states(health.Unreachable, health.Failing),
+			with: states(health.StatePartialRestart), without: states(health.StateCannotTell), passing: states(health.StateUnreachable, health.StateFailing),
 		},
 		"partial restart, no start times": {
 			server: setting("partial-restart", noStartTime), load: ordinary, after: 20 * time.Second,
-			with: states(health.PartialRestart), without: states(health.CannotTell), passing: states(health.Unreachable, health.Failing),
+			with: states(health.StatePartialRestart), without: states(health.StateCannotTell), passing: states(health.StateUnreachable, health.StateFailing),
 		},
 		"prefill stuck after aborts": {
 			server: setting("stuck-prefill"), load: load{agents: 12, think: 2 * time.Second, prompt: 200, limit: 5 * time.Second}, after: 30 * time.Second,
-			with: states(health.StuckPrefill), without: states(health.CannotTell, health.Healthy), passing: states(health.WedgedTransfer, health.StuckPrefill, health.CannotTell),
+			with: states(health.StateStuckPrefill), without: states(health.StateCannotTell, health.StateHealthy), passing: states(health.StateWedgedTransfer, health.StateStuckPrefill, health.StateCannotTell),
 		},
 		"wedged handshake": {
 			server: setting("wedged-bootstrap"), load: ordinary,
-			with: states(health.WedgedHandshake), without: states(health.CannotTell),
+			with: states(health.StateWedgedHandshake), without: states(health.StateCannotTell),
 		},
 		"aborts of our own, after a pause of the server": {
 			// Slots are pinned for a minute.
 			server: setting("abort-storm"), load: hasty, whole: true, after: 6 * time.Second, until: changeAt + 66*time.Second,
-			with: states(health.OwnAborts), without: states(health.CannotTell), passing: states(health.Saturated, health.WedgedEngine, health.CannotTell),
+			with: states(health.StateOwnAborts), without: states(health.StateCannotTell), passing: states(health.StateSaturated, health.StateWedgedEngine, health.StateCannotTell),
 		},
 		"aborts of our own, by too much at once": {
 			server: setting("overload"), load: load{agents: 64, prompt: 200, limit: 5 * time.Second, begin: changeAt}, whole: true, after: fill,
-			with: states(health.OwnAborts), without: states(health.CannotTell), passing: states(health.Saturated),
+			with: states(health.StateOwnAborts), without: states(health.StateCannotTell), passing: states(health.StateSaturated),
 		},
 		"requests lost": {
 			server: setting("lost-requests"), load: ordinary,
-			with: states(health.Lost), without: states(health.Lost, health.CannotTell),
+			with: states(health.StateLost), without: states(health.StateLost, health.StateCannotTell),
 		},
 		"all requests lost": {
 			server: setting("lost-requests", engineOf(func(c *engine.Config) { c.Changes[0].Factor = 1 })), load: ordinary,
-			with: states(health.Lost), without: states(health.CannotTell),
+			with: states(health.StateLost), without: states(health.StateCannotTell),
 		},
 		"silent": {
 			server: setting("silent-outage"), load: ordinary, until: changeAt + time.Minute,
-			with: states(health.Unreachable), without: states(health.Unreachable),
+			with: states(health.StateUnreachable), without: states(health.StateUnreachable),
 		},
 		"refused": {
 			server: setting("outage-recovery", engineOf(down)), load: ordinary,
-			with: states(health.Unreachable), without: states(health.Unreachable),
+			with: states(health.StateUnreachable), without: states(health.StateUnreachable),
 		},
 		"a gateway refuses all": {
 			server: setting("refusing-outage"), load: ordinary, until: changeAt + time.Minute,
-			with: states(health.Failing), without: states(health.Failing),
+			with: states(health.StateFailing), without: states(health.StateFailing),
 		},
 		"out of quota": {
 			server: setting("out-of-quota"), load: ordinary,
-			with: states(health.OutOfQuota), without: states(health.OutOfQuota),
+			with: states(health.StateOutOfQuota), without: states(health.StateOutOfQuota),
 		},
 		"throttled": {
 			// Limits that headers tell of are kept by the pacer before they show.
 			server: setting("rate-limited", func(c *engine.ServerConfig) { c.Engine.Limits.Format = engine.Silently }),
 			load:   load{agents: 12, prompt: 200, begin: changeAt}, whole: true,
-			with: states(health.Throttled), without: states(health.Throttled),
+			with: states(health.StateThrottled), without: states(health.StateThrottled),
 		},
 		"long contexts hang": {
 			server: setting("long-context-hang"), load: load{agents: 12, think: 2 * time.Second, prompt: 200, wide: true}, after: 15 * time.Second,
-			with: states(health.LongContext), without: states(health.LongContext),
+			with: states(health.StateLongContext), without: states(health.StateLongContext),
 		},
 		"runaway": {
 			server: setting("runaway"), load: ordinary, watch: 2 * time.Minute,
-			with: states(health.Runaway), without: states(health.Runaway),
+			with: states(health.StateRunaway), without: states(health.StateRunaway),
 		},
 		"long contexts run away": {
 			// A long prompt has to come first, and to be answered for a while.
 			server: setting("long-context-runaway"), load: load{agents: 12, think: 2 * time.Second, prompt: 200, wide: true}, after: 20 * time.Second, watch: 2 * time.Minute,
-			with: states(health.Runaway), without: states(health.Runaway),
+			with: states(health.StateRunaway), without: states(health.StateRunaway),
 		},
 		"prefill-bound": {
 			server: setting("overload"), load: load{agents: 12, prompt: 30_000, output: 5, begin: changeAt}, whole: true, after: fill,
-			with: states(health.PrefillBound), without: states(health.Healthy, health.CannotTell),
+			with: states(health.StatePrefillBound), without: states(health.StateHealthy, health.StateCannotTell),
 		},
 		"saturated": {
 			server: setting("overload"), load: load{agents: 40, prompt: 200, begin: changeAt}, whole: true, after: fill,
-			with: states(health.Saturated), without: states(health.Healthy, health.CannotTell),
+			with: states(health.StateSaturated), without: states(health.StateHealthy, health.StateCannotTell),
 		},
 		"saturated, vLLM": {
 			server: setting("overload", vllm), load: load{agents: 40, prompt: 200, begin: changeAt}, whole: true, after: fill,
-			with: states(health.Saturated), without: states(health.Healthy, health.CannotTell),
+			with: states(health.StateSaturated), without: states(health.StateHealthy, health.StateCannotTell),
 		},
 		"our pacer is the queue": {
 			server: setting("overload"), load: load{agents: 30, prompt: 200, begin: changeAt}, whole: true, after: fill,
 			client: func(c *llmclient.Config) { c.Pacer = pacer.Config{MaxInFlight: 1, StartInFlight: -1} },
-			with:   states(health.OwnQueue), without: states(health.OwnQueue),
+			with:   states(health.StateOwnQueue), without: states(health.StateOwnQueue),
 		},
 		"slower and slower": {
 			server: setting("slow-degradation"), load: ordinary,
-			with: states(health.Healthy, health.Busy), without: states(health.Healthy),
+			with: states(health.StateHealthy, health.StateBusy), without: states(health.StateHealthy),
 		},
 	}
 }
@@ -317,7 +316,7 @@ func (o outcome) right(want, passing []health.State, from, shows time.Duration) 
 			} else {
 				already = ""
 			}
-			if s.Fault() || s == health.CannotTell {
+			if s.Fault() || s == health.StateCannotTell {
 				false1 = append(false1, fmt.Sprintf("%s at %v", s, turn.at))
 			}
 		case ok && took < 0:
@@ -328,7 +327,7 @@ func (o outcome) right(want, passing []health.State, from, shows time.Duration) 
 					samples++
 				}
 			}
-		case s == health.Unproven:
+		case s == health.StateUnproven:
 		case !ok && took >= 0 && !slices.Contains(passing, s):
 			wrong = append(wrong, fmt.Sprintf("%s at %v", s, turn.at))
 		case !ok && s.Fault() && !slices.Contains(passing, s):

@@ -27,13 +27,13 @@ func TestQuestionsThatWaitForTheirTurn(t *testing.T) {
 		want    health.State
 		cuts    bool
 	}{
-		"a prompt of twenty minutes":                  {true, false, 500_000, llmclient.PhaseFirstOutput, 20*time.Minute + 5*time.Second, health.CannotTell, false},
-		"the same, without metrics":                   {false, false, 500_000, llmclient.PhaseFirstOutput, 20*time.Minute + 5*time.Second, health.CannotTell, false},
-		"beyond what any prompt takes":                {true, false, 500_000, llmclient.PhaseFirstOutput, 22*time.Minute + 5*time.Second, health.FrontEndAlone, true},
-		"a short prompt":                              {true, false, 1000, llmclient.PhaseFirstOutput, 45*time.Second + time.Millisecond, health.FrontEndAlone, true},
-		"an answer that stopped in the middle":        {true, false, 1000, llmclient.PhaseOutput, 45*time.Second + time.Millisecond, health.FrontEndAlone, true},
-		"the same, without metrics, and just stopped": {false, false, 1000, llmclient.PhaseOutput, 12 * time.Second, health.CannotTell, false},
-		"nobody answers":                              {true, true, 500_000, llmclient.PhaseFirstOutput, 45*time.Second + time.Millisecond, health.Unreachable, true},
+		"a prompt of twenty minutes":                  {true, false, 500_000, llmclient.PhaseFirstOutput, 20*time.Minute + 5*time.Second, health.StateCannotTell, false},
+		"the same, without metrics":                   {false, false, 500_000, llmclient.PhaseFirstOutput, 20*time.Minute + 5*time.Second, health.StateCannotTell, false},
+		"beyond what any prompt takes":                {true, false, 500_000, llmclient.PhaseFirstOutput, 22*time.Minute + 5*time.Second, health.StateFrontEndAlone, true},
+		"a short prompt":                              {true, false, 1000, llmclient.PhaseFirstOutput, 45*time.Second + time.Millisecond, health.StateFrontEndAlone, true},
+		"an answer that stopped in the middle":        {true, false, 1000, llmclient.PhaseOutput, 45*time.Second + time.Millisecond, health.StateFrontEndAlone, true},
+		"the same, without metrics, and just stopped": {false, false, 1000, llmclient.PhaseOutput, 12 * time.Second, health.StateCannotTell, false},
+		"nobody answers":                              {true, true, 500_000, llmclient.PhaseFirstOutput, 45*time.Second + time.Millisecond, health.StateUnreachable, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/neverhang/neverhang/llmclient"
 )
 
-// longContext: short calls pass, long ones do not.
+// longContext: short prompts are answered, long ones hang.
 func longContext(f *facts) finding {
 	type call struct {
 		bytes int
@@ -46,7 +46,7 @@ func longContext(f *facts) finding {
 		}
 		passed++
 		if !e.Started.After(first.sent) {
-			continue // whatever began then may not have met it
+			continue // it may have begun before the trouble
 		}
 		later++
 		most = max(most, e.PromptBytes)
@@ -57,7 +57,7 @@ func longContext(f *facts) finding {
 	case most >= least.bytes:
 		return refuted("a call of %d bytes was answered, and one of %d waits", most, least.bytes)
 	case passed >= 3 && f.chance(least.bytes, first.sent, len(hung)) < 0.001:
-		// Few were sent since, but that only long ones hang is no accident.
+		// Few were sent since, but it is no chance that only long ones hang.
 	case later == 0:
 		return refuted("no call that was sent after the first that hangs was answered, of whatever size")
 	case later < 3:
@@ -75,27 +75,29 @@ func longContext(f *facts) finding {
 	if least.wait < fair && first.wait < fair {
 		return untold("whether the long prompts get an answer within " + short(fair))
 	}
-	sure := Medium
+	sure := ConfidenceMedium
 	if len(hung) >= 2 && passed >= 10 {
-		sure = High
+		sure = ConfidenceHigh
 	}
 	out := holds(sure, first.sent,
-		Fact{At: f.Now, Text: fmt.Sprintf("%d calls from %d bytes on have had no output, the longest for %s", len(hung), least.bytes, short(first.wait))},
+		Fact{At: f.Now, Text: fmt.Sprintf("%d calls from %d bytes on have had no output, the longest for %s", len(hung),
+			least.bytes, short(first.wait))},
 		Fact{At: last, Text: fmt.Sprintf("%d calls of up to %d bytes were answered since the first of those was sent, the slowest first output after %s", passed, most, short(slowest))})
 	for _, t := range f.engines {
 		if t.compared() {
-			out.facts = append(out.facts, t.fact("", Running, Waiting, Decoded, Generated))
+			out.facts = append(out.facts, t.fact("", MetricRunning, MetricWaiting, MetricDecoded, MetricGenerated))
 		}
 	}
 	return out
 }
 
-// fair is how long a prompt of that size may take, going by those that were
-// answered before; 0 if too few were.
+// fair is how long a prompt of that size may take, by those that were answered
+// before a moment. It is 0 if fewer than 5 were.
 func (f *facts) fair(bytes int, before time.Time) time.Duration {
 	n, slowest := 0, time.Duration(0)
 	for i := range f.Recent {
-		if e := &f.Recent[i]; e.ok() && e.FirstOutput > 0 && e.At.Before(before) && 2*e.PromptBytes >= bytes && e.PromptBytes <= 2*bytes {
+		if e := &f.Recent[i]; e.ok() && e.FirstOutput > 0 && e.At.Before(before) && 2*e.PromptBytes >= bytes &&
+			e.PromptBytes <= 2*bytes {
 			n++
 			slowest = max(slowest, e.FirstOutput)
 		}
@@ -106,13 +108,14 @@ func (f *facts) fair(bytes int, before time.Time) time.Duration {
 	return max(quietAfter, 5*slowest)
 }
 
-// chance is how likely it is that n calls are all that long, going by those of
-// the five minutes before. It is 1 if none of those was: then calls have grown,
-// and nothing follows from their being long.
+// chance is how likely it is that n calls are all that long by chance, going by the
+// calls of the 5 minutes before. It is 1 if none of those was that long: then calls
+// have grown, and that only long ones hang proves nothing.
 func (f *facts) chance(bytes int, before time.Time, n int) float64 {
 	all, long := 0, 0
 	for i := range f.Recent {
-		if e := &f.Recent[i]; e.ok() && e.PromptBytes > 0 && e.Started.Before(before) && before.Sub(e.Started) < 5*time.Minute {
+		if e := &f.Recent[i]; e.ok() && e.PromptBytes > 0 && e.Started.Before(before) &&
+			before.Sub(e.Started) < 5*time.Minute {
 			all++
 			if e.PromptBytes >= bytes {
 				long++
@@ -125,13 +128,13 @@ func (f *facts) chance(bytes int, before time.Time, n int) float64 {
 	return math.Pow(float64(long)/float64(all), float64(n))
 }
 
-// runaway: an answer goes on far beyond what answers are like here.
+// runaway: an answer is far longer than other answers here.
 func runaway(f *facts) finding {
 	const (
 		siblings = 8
 		times    = 6
-		least    = 2000   // pieces: after many short answers a file is written
-		unheard  = 20_000 // where it is not known what answers are like
+		least    = 2000   // pieces: agents that gave short answers may write a file
+		unheard  = 20_000 // if too few answers are known to compare with
 	)
 	known, longest := 0, int64(0)
 	for i := range f.Recent {
@@ -157,11 +160,12 @@ func runaway(f *facts) finding {
 	if n == 0 {
 		return refuted("no answer under way is longer than %d pieces", limit)
 	}
-	sure := Medium
+	sure := ConfidenceMedium
 	if n >= 2 || most.Outputs > 2*limit {
-		sure = High
+		sure = ConfidenceHigh
 	}
-	text := fmt.Sprintf("%d answers go on and on, the longest with %d pieces of output since %s", n, most.Outputs, most.FirstOutput.Format(time.TimeOnly))
+	text := fmt.Sprintf("%d answers go on and on, the longest with %d pieces of output since %s", n, most.Outputs,
+		most.FirstOutput.Format(time.TimeOnly))
 	if known >= siblings {
 		text += fmt.Sprintf("; of the last %d answers that ended the longest had %d", known, longest)
 	}

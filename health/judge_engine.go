@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// longStep is what a step of a scheduler may take.
+	// longStep is how long a step of a healthy scheduler may take.
 	longStep = 8 * time.Second
 
-	// patience is what a prompt may take before its first token, and for each of
-	// its bytes so much more, even on a slow server.
+	// A prompt may take patience, and patiencePerByte for each of its bytes, before
+	// its first token, even on a slow server.
 	patience        = 10 * time.Second
 	patiencePerByte = 2500 * time.Microsecond
 )
@@ -39,18 +39,18 @@ func wedgedTrail(f *facts, t *trail) finding {
 	if !t.compared() {
 		return untold(t.name + ": two samples with its metrics")
 	}
-	has := t.both(Running) + t.both(Waiting) + t.both(PutOff)
+	has := t.both(MetricRunning) + t.both(MetricWaiting) + t.both(MetricPutOff)
 	switch {
 	case t.moved:
-		return refuted("%s did work between the last two samples (%s)", t.name, t.tells(Decoded, Generated, Computed, PromptTokens))
+		return refuted("%s did work between the last two samples (%s)", t.name,
+			t.tells(MetricDecoded, MetricGenerated, MetricComputed, MetricPromptTokens))
 	case t.stirred:
 		return refuted("the scheduler of %s is at work: its gauges change", t.name)
 	case has == 0:
 		return refuted("%s had nothing to do at both moments", t.name)
 	}
-	// A step of the scheduler may take seconds, all of them in a long prompt. What
-	// its gauges say at rest is what they said last: those of aborted requests
-	// stand until the next one comes.
+	// A step of the scheduler may take seconds. At rest the gauges keep their last
+	// values, even those of aborted requests, so only time with calls counts.
 	still := f.attended(t.quiet, t.now.At)
 	need := max(longStep, 3*t.stride)
 	if !f.stopped() && !t.last.stalled() {
@@ -59,31 +59,33 @@ func wedgedTrail(f *facts, t *trail) finding {
 	if still < need {
 		return untold(fmt.Sprintf("%s: whether it stays like this for %s more", t.name, short(need-still)))
 	}
-	if t.both(Running) == 0 && t.both(Waiting) > 0 && t.both(KVUsage) >= 0.9 {
-		// What runs would give memory back. Nothing does.
-		out := holds(High, t.quiet, t.fact("nothing runs, and its memory is full all the same: it is not given back", KVUsage, Running, Waiting, Aborted, Generated), f.calls())
-		out.state = MemoryFull
+	if t.both(MetricRunning) == 0 && t.both(MetricWaiting) > 0 && t.both(MetricKVUsage) >= 0.9 {
+		// Memory is given back by requests that run, and none does.
+		out := holds(ConfidenceHigh, t.quiet, t.fact("nothing runs, and its memory is full all the same: it is not given back", MetricKVUsage, MetricRunning, MetricWaiting, MetricAborted, MetricGenerated), f.calls())
+		out.state = StateMemoryFull
 		return out
 	}
-	fact := t.fact("it has requests and computes nothing", Running, Waiting, Decoded, Generated, Computed, PromptTokens, Throughput)
+	fact := t.fact("it has requests and computes nothing", MetricRunning, MetricWaiting, MetricDecoded, MetricGenerated,
+		MetricComputed, MetricPromptTokens, MetricThroughput)
 	switch {
 	case t.last.stalled():
-		return holds(High, t.quiet, fact, t.schedulerFact(), f.calls())
-	case t.role == RoleDecode || t.now.Readings.has(Computed):
-		return holds(High, t.quiet, fact, f.calls())
+		return holds(ConfidenceHigh, t.quiet, fact, t.schedulerFact(), f.calls())
+	case t.role == RoleDecode || t.now.Readings.has(MetricComputed):
+		return holds(ConfidenceHigh, t.quiet, fact, f.calls())
 	}
-	// Its counters do not move while a prompt is computed, so a long prompt
-	// looks just like this, unless an answer that was coming has stopped.
+	// These counters do not move while a prompt is computed. So this may be a long
+	// prompt, unless an answer under way has stopped.
 	if f.stopped() {
-		return holds(High, t.quiet, fact, Fact{At: f.Now, Text: "answers that were coming have stopped"}, f.calls())
+		return holds(ConfidenceHigh, t.quiet, fact, Fact{At: f.Now, Text: "answers that were coming have stopped"}, f.calls())
 	}
 	if allowed := f.longPrompt(); still < allowed {
-		return untold(fmt.Sprintf("%s: whether it stays like this for %s; until then it may be a long prompt", t.name, short(allowed-still)))
+		return untold(fmt.Sprintf("%s: whether it stays like this for %s; until then it may be a long prompt", t.name,
+			short(allowed-still)))
 	}
-	return holds(Medium, t.quiet, fact, f.calls())
+	return holds(ConfidenceMedium, t.quiet, fact, f.calls())
 }
 
-// longPrompt is what a prompt among those that are there may take.
+// longPrompt is how long the longest prompt among our calls may take.
 func (f *facts) longPrompt() time.Duration {
 	d := patience
 	for _, c := range f.sent {
@@ -92,7 +94,8 @@ func (f *facts) longPrompt() time.Duration {
 	return d
 }
 
-// stopped reports whether an answer that was coming comes no more.
+// stopped reports whether an answer under way has been without progress for
+// longStep.
 func (f *facts) stopped() bool {
 	for _, c := range f.sent {
 		if c.Phase == llmclient.PhaseOutput && f.waited(c) >= longStep {
@@ -123,15 +126,15 @@ func (t *trail) schedulerFact() Fact {
 	return Fact{At: at, Of: t.name, Text: text}
 }
 
-// frontEndAlone: the front end answers, and there is no engine behind it that
-// does. Its gauges stand as they stood.
+// frontEndAlone: the front end answers, and the engine behind it does not. Its
+// gauges keep their last values.
 func frontEndAlone(f *facts) finding {
 	asked, needs := false, ""
 	for _, t := range f.trails {
-		if t.last == nil || t.last.Reach != Reached {
+		if t.last == nil || t.last.Reach != ReachAnswered {
 			continue
 		}
-		asked = asked || t.last.Scheduler != Unasked
+		asked = asked || t.last.Scheduler != ReachUnasked
 		if !t.last.stalled() {
 			continue
 		}
@@ -140,16 +143,17 @@ func frontEndAlone(f *facts) finding {
 			continue
 		case !t.last.EngineDead && t.compared() && t.now.At.Sub(t.quiet) < longStep,
 			!t.last.EngineDead && t.now == nil && t.deaf() < 2,
-			t.kind == LlamaCPP && f.Now.Sub(t.deafSince()) < f.longPrompt():
-			// It may be in the middle of a long step.
+			t.kind == KindLlamaCPP && f.Now.Sub(t.deafSince()) < f.longPrompt():
+			// The scheduler may be in a long step.
 			needs = t.name + ": whether its scheduler goes on not to answer"
 			continue
 		}
-		sure := High
+		sure := ConfidenceHigh
 		if !t.last.EngineDead && len(f.quiet) == 0 {
-			sure = Medium
+			sure = ConfidenceMedium
 		}
-		return holds(sure, f.headway, t.schedulerFact(), t.fact("", Running, Waiting, Decoded, Generated), f.calls())
+		return holds(sure, f.headway, t.schedulerFact(), t.fact("", MetricRunning, MetricWaiting, MetricDecoded,
+			MetricGenerated), f.calls())
 	}
 	if needs != "" {
 		return untold(needs)

@@ -10,7 +10,7 @@ import (
 
 const noMetrics = "two samples with metrics: how many requests run and wait, and whether tokens are made"
 
-// working reports whether an engine was seen at work, or why not.
+// working reports whether an engine did work between its samples, or why not.
 func (f *facts) working() (bad finding, ok bool) {
 	switch {
 	case !f.told():
@@ -21,7 +21,7 @@ func (f *facts) working() (bad finding, ok bool) {
 	return finding{}, true
 }
 
-// load are the facts of what the engines do.
+// load returns metrics of all engines as facts, and that of the calls.
 func (f *facts) load(ms ...Metric) []Fact {
 	var out []Fact
 	for _, t := range f.engines {
@@ -30,8 +30,10 @@ func (f *facts) load(ms ...Metric) []Fact {
 	return append(out, f.calls())
 }
 
-// queued is how many requests waited in engines at both moments.
-func (f *facts) queued() float64 { return f.both(Waiting, PutOff, Prealloc, Bootstrap) }
+// queued is how many requests waited in engines in both samples.
+func (f *facts) queued() float64 {
+	return f.both(MetricWaiting, MetricPutOff, MetricPrealloc, MetricBootstrap)
+}
 
 // routerFull: the queue is the router's, and the engine has room.
 func routerFull(f *facts) finding {
@@ -46,12 +48,13 @@ func routerFull(f *facts) finding {
 		return refuted("the engine has a queue of its own of %s", number(f.queued()))
 	}
 	for _, t := range f.engines {
-		if t.both(KVUsage) >= 0.9 {
+		if t.both(MetricKVUsage) >= 0.9 {
 			return refuted("the memory of %s is full", t.name)
 		}
 	}
-	inRouter := min(r.was.Readings[Connections]-r.was.Readings[Active], r.now.Readings[Connections]-r.now.Readings[Active])
-	// Some are refused and some are served: it is not the door that is shut.
+	inRouter := min(r.was.Readings[MetricConnections]-r.was.Readings[MetricActive],
+		r.now.Readings[MetricConnections]-r.now.Readings[MetricActive])
+	// Only if some calls are served as well, refusals come from a full queue.
 	shut := f.row(full) > 0 || !f.servedAmid(full)
 	if inRouter < 2 && (refusals < 3 || shut) {
 		return refuted("the router had no queue at both moments")
@@ -59,12 +62,14 @@ func routerFull(f *facts) finding {
 	if inRouter >= 2 && !f.moved() && refusals == 0 {
 		return refuted("the engine makes no tokens")
 	}
-	facts := []Fact{r.fact(fmt.Sprintf("%s requests wait in it", number(max(inRouter, 0))), Connections, Active, Errors)}
-	return holds(High, time.Time{}, append(facts, append(f.load(Running, Waiting, Decoded, Generated), f.outcome())...)...)
+	facts := []Fact{r.fact(fmt.Sprintf("%s requests wait in it", number(max(inRouter, 0))), MetricConnections,
+		MetricActive, MetricErrors)}
+	return holds(ConfidenceHigh, time.Time{}, append(facts,
+		append(f.load(MetricRunning, MetricWaiting, MetricDecoded, MetricGenerated), f.outcome())...)...)
 }
 
-// servedAmid reports whether a call was answered that was sent after one had
-// ended in a way, in the last minute.
+// servedAmid reports whether in the last minute a call was sent and answered after
+// an attempt of some kind had ended.
 func (f *facts) servedAmid(is func(*Ended) bool) bool {
 	var first time.Time
 	for i := range f.lately {
@@ -78,24 +83,25 @@ func (f *facts) servedAmid(is func(*Ended) bool) bool {
 	return false
 }
 
-// ownAborts: what we give up on keeps the server from what we wait for.
+// ownAborts: calls that we gave up keep the server busy.
 func ownAborts(f *facts) finding {
 	const span = 20 * time.Second
 	n := f.endedSince(span, func(e *Ended) bool {
-		// What we gave up on while it stood still is no cause of that.
-		stood := f.Fault != nil && f.Fault.State.theirs() && f.Fault.State != OwnAborts && !e.Started.After(f.Fault.At)
+		// Calls that we gave up while the server stood still are not the cause.
+		stood := f.Fault != nil && f.Fault.State.theirs() && f.Fault.State != StateOwnAborts && !e.Started.After(f.Fault.At)
 		return e.byUs() && !stood
 	})
 	taken := f.endedSince(span, func(e *Ended) bool { return !full(e) })
 	if n < 5 || n*10 < taken*4 {
-		return refuted("%d of %d calls that the server took and that ended in the last %s were given up by us", n, taken, short(span))
+		return refuted("%d of %d calls that the server took and that ended in the last %s were given up by us", n, taken,
+			short(span))
 	}
 	if f.wellAgain() {
 		return refuted("the last calls were all answered")
 	}
-	// What was aborted may hold all places: then a queue waits for a scheduler
-	// that lives and has nothing to compute.
-	if bad, ok := f.working(); !ok && !(f.told() && f.stirred() && f.both(Waiting) > 0) {
+	// Aborted requests may hold all slots. Then there is a queue, and a scheduler
+	// that lives and computes nothing.
+	if bad, ok := f.working(); !ok && !(f.told() && f.stirred() && f.both(MetricWaiting) > 0) {
 		return bad
 	}
 	if d := f.decode; d.compared() && !d.moved {
@@ -103,21 +109,21 @@ func ownAborts(f *facts) finding {
 	}
 	aborted, told := 0.0, false
 	for _, t := range f.engines {
-		if _, has := t.get(Aborted); has {
+		if _, has := t.get(MetricAborted); has {
 			told = true
-			aborted += t.grown(Aborted, f.Now.Add(-lately))
+			aborted += t.grown(MetricAborted, f.Now.Add(-lately))
 		}
 	}
 	if told && aborted == 0 {
 		return refuted("the server has aborted nothing in the last minute")
 	}
-	sure := Medium
+	sure := ConfidenceMedium
 	if told && aborted*2 >= float64(n) {
-		sure = High
+		sure = ConfidenceHigh
 	}
 	out := holds(sure, f.first((*Ended).byUs),
 		Fact{At: f.Now, Text: fmt.Sprintf("%d of the %d calls that the server took and that ended in the last %s were given up by us; it counts %s aborted in a minute", n, taken, short(span), number(aborted))}, f.outcome())
-	out.facts = append(out.facts, f.load(Running, Waiting, Aborted, Decoded, Generated)...)
+	out.facts = append(out.facts, f.load(MetricRunning, MetricWaiting, MetricAborted, MetricDecoded, MetricGenerated)...)
 	return out
 }
 
@@ -132,7 +138,7 @@ func (f *facts) wellAgain() bool {
 	return true
 }
 
-// serialised: one answer at a time, with many in line.
+// serialised: the engine computes one answer at a time, and others wait.
 func serialised(f *facts) finding {
 	bad, ok := f.working()
 	if !ok {
@@ -142,31 +148,32 @@ func serialised(f *facts) finding {
 		if t.role == RolePrefill {
 			continue
 		}
-		line := t.both(Waiting) + t.both(PutOff) + t.both(Prealloc)
+		line := t.both(MetricWaiting) + t.both(MetricPutOff) + t.both(MetricPrealloc)
 		if len(f.sent) > 1 {
-			line += float64(f.heldBack()) // our pacer has adapted
+			line += float64(f.heldBack()) // they would wait there, had our pacer not adapted
 		}
 		switch {
-		case t.now.Readings[Running] != 1 || t.was.Readings[Running] != 1:
-			return refuted("%s computes %s answers at a time", t.name, number(t.now.Readings[Running]))
+		case t.now.Readings[MetricRunning] != 1 || t.was.Readings[MetricRunning] != 1:
+			return refuted("%s computes %s answers at a time", t.name, number(t.now.Readings[MetricRunning]))
 		case line < 2:
 			return refuted("%s has no line of requests", t.name)
-		case t.both(KVUsage) >= 0.9:
+		case t.both(MetricKVUsage) >= 0.9:
 			return refuted("the memory of %s is full", t.name)
 		}
-		sure, since := Medium, t.was.At
-		for i, seen := len(t.all)-1, 0; i >= 0 && t.all[i].told() && t.all[i].Readings[Running] == 1; i-- {
+		sure, since := ConfidenceMedium, t.was.At
+		for i, seen := len(t.all)-1, 0; i >= 0 && t.all[i].told() && t.all[i].Readings[MetricRunning] == 1; i-- {
 			since = t.all[i].At
 			if seen++; seen >= 3 {
-				sure = High
+				sure = ConfidenceHigh
 			}
 		}
-		return holds(sure, since, t.fact("it computes one answer at a time", Running, Waiting, Prealloc, KVUsage, Decoded, Generated), f.calls())
+		return holds(sure, since, t.fact("it computes one answer at a time", MetricRunning, MetricWaiting, MetricPrealloc,
+			MetricKVUsage, MetricDecoded, MetricGenerated), f.calls())
 	}
 	return finding{}
 }
 
-// memoryFull: there are places, and no memory for keys and values.
+// memoryFull: there is no memory left for keys and values.
 func memoryFull(f *facts) finding {
 	bad, ok := f.working()
 	if !ok {
@@ -174,18 +181,18 @@ func memoryFull(f *facts) finding {
 	}
 	var most float64
 	for _, t := range f.engines {
-		use := max(t.now.Readings[KVUsage], t.was.Readings[KVUsage])
+		use := max(t.now.Readings[MetricKVUsage], t.was.Readings[MetricKVUsage])
 		most = max(most, use)
-		line := t.both(Waiting) + t.both(PutOff) + t.both(Prealloc)
-		putOff := t.grown(Preempted, f.Now.Add(-lately/2))
-		if t.both(KVUsage) >= 0.9 && line > 0 || use >= 0.7 && putOff >= 1 {
-			return holds(High, t.was.At, append([]Fact{t.fact("its memory is full, and requests wait for it or are put off", KVUsage, Preempted, PutOff, Running, Waiting)}, f.calls())...)
+		line := t.both(MetricWaiting) + t.both(MetricPutOff) + t.both(MetricPrealloc)
+		putOff := t.grown(MetricPreempted, f.Now.Add(-lately/2))
+		if t.both(MetricKVUsage) >= 0.9 && line > 0 || use >= 0.7 && putOff >= 1 {
+			return holds(ConfidenceHigh, t.was.At, append([]Fact{t.fact("its memory is full, and requests wait for it or are put off", MetricKVUsage, MetricPreempted, MetricPutOff, MetricRunning, MetricWaiting)}, f.calls())...)
 		}
 	}
 	return refuted("the memory for keys and values was used to %.0f%% at most", 100*most)
 }
 
-// prefillBound: it is prompts that are computed.
+// prefillBound: nearly all that is computed are tokens of prompts.
 func prefillBound(f *facts) finding {
 	bad, ok := f.working()
 	if !ok {
@@ -194,14 +201,14 @@ func prefillBound(f *facts) finding {
 	var prompts, made float64
 	for _, t := range f.engines {
 		if t.role != RoleDecode {
-			if t.now.Readings.has(Computed) {
-				prompts += t.delta(Computed)
+			if t.now.Readings.has(MetricComputed) {
+				prompts += t.delta(MetricComputed)
 			} else {
-				prompts += t.delta(PromptTokens)
+				prompts += t.delta(MetricPromptTokens)
 			}
 		}
 		if t.role != RolePrefill {
-			made += max(t.delta(Decoded), t.delta(Generated))
+			made += max(t.delta(MetricDecoded), t.delta(MetricGenerated))
 		}
 	}
 	first := 0
@@ -210,20 +217,21 @@ func prefillBound(f *facts) finding {
 			first++
 		}
 	}
-	if p := f.prefill; p.compared() && p.now.Readings[Running]+p.now.Readings[Waiting] == 0 {
+	if p := f.prefill; p.compared() && p.now.Readings[MetricRunning]+p.now.Readings[MetricWaiting] == 0 {
 		return refuted("the prefill side has nothing to do")
 	}
 	switch {
 	case prompts < 20*(made+1) || prompts < 1000:
 		return refuted("%s tokens of prompts were computed and %s of answers", number(prompts), number(made))
-	case len(f.quiet) == 0 && f.both(Waiting, Bootstrap) == 0 && f.heldBack() == 0 || first*2 < len(f.sent):
+	case len(f.quiet) == 0 && f.both(MetricWaiting, MetricBootstrap) == 0 && f.heldBack() == 0 || first*2 < len(f.sent):
 		return refuted("%d of %d calls wait for their first output", first, len(f.sent))
 	}
 	cause := Fact{At: f.Now, Text: fmt.Sprintf("%s tokens of prompts were computed for %s of answers, and %d of %d calls wait for their first", number(prompts), number(made), first, len(f.sent))}
-	return holds(High, time.Time{}, append([]Fact{cause}, f.load(Running, Waiting, Computed, PromptTokens, Decoded, Generated)...)...)
+	return holds(ConfidenceHigh, time.Time{}, append([]Fact{cause},
+		f.load(MetricRunning, MetricWaiting, MetricComputed, MetricPromptTokens, MetricDecoded, MetricGenerated)...)...)
 }
 
-// saturated: it works as much as it can, and there is a queue.
+// saturated: the engine works at its limit, and there is a queue.
 func saturated(f *facts) finding {
 	bad, ok := f.working()
 	if !ok {
@@ -232,14 +240,17 @@ func saturated(f *facts) finding {
 	if held := f.heldBack(); f.queued() == 0 && held == 0 {
 		return refuted("the engine had no queue at both moments")
 	} else if held > 0 {
-		return holds(High, time.Time{}, append([]Fact{{At: f.Now, Text: fmt.Sprintf("our pacer holds %d calls back since more would be too much for it", held)}},
-			f.load(Running, Waiting, Prealloc, KVUsage, Decoded, Generated)...)...)
+		return holds(ConfidenceHigh, time.Time{}, append([]Fact{{At: f.Now,
+			Text: fmt.Sprintf("our pacer holds %d calls back since more would be too much for it", held)}},
+			f.load(MetricRunning, MetricWaiting, MetricPrealloc, MetricKVUsage, MetricDecoded, MetricGenerated)...)...)
 	}
 	cause := Fact{At: f.Now, Text: fmt.Sprintf("it works as much as it can, and at least %s requests waited in it all the time", number(f.queued()))}
-	return holds(High, time.Time{}, append([]Fact{cause}, append(f.load(Running, Waiting, Prealloc, KVUsage, Rejected, Decoded, Generated), f.outcome())...)...)
+	return holds(ConfidenceHigh, time.Time{}, append([]Fact{cause},
+		append(f.load(MetricRunning, MetricWaiting, MetricPrealloc, MetricKVUsage, MetricRejected, MetricDecoded,
+			MetricGenerated), f.outcome())...)...)
 }
 
-// busy: it gets on, and we wait for it.
+// busy: the engine works, and calls of ours are with it.
 func busy(f *facts) finding {
 	bad, ok := f.working()
 	if !ok {
@@ -248,7 +259,8 @@ func busy(f *facts) finding {
 	if len(f.sent) == 0 {
 		return refuted("no call of ours is with it")
 	}
-	return holds(High, time.Time{}, f.load(Running, Waiting, Computed, Decoded, Generated)...)
+	return holds(ConfidenceHigh, time.Time{}, f.load(MetricRunning, MetricWaiting, MetricComputed, MetricDecoded,
+		MetricGenerated)...)
 }
 
 // healthy: calls are answered, and none waits for long.
@@ -266,19 +278,19 @@ func healthy(f *facts) finding {
 	case f.nowadays() > max(2*time.Second, 5*f.usual()):
 		return refuted("answers begin after %s, where %s was usual", short(f.nowadays()), short(f.usual()))
 	}
-	// It was well a moment ago. What it is now shows in some seconds.
+	// The last minute was well, but the calls of this moment may not be.
 	if why := f.keeps(); why != "" {
 		return refuted("%s", why)
 	}
-	sure := High
+	sure := ConfidenceHigh
 	if ok < 3 {
-		sure = Medium
+		sure = ConfidenceMedium
 	}
 	return holds(sure, time.Time{}, f.outcome(), Fact{At: last, Text: "the last answer"}, f.calls())
 }
 
-// usual is the middle of how long calls have waited for their first output
-// before the last minute, or in it if nothing is known from before.
+// usual is the median time to the first output before the last minute, or in it if
+// fewer than 5 are known from before.
 func (f *facts) usual() time.Duration {
 	if before := f.firsts(f.Recent[:len(f.Recent)-len(f.lately)]); len(before) >= 5 {
 		return before[len(before)/2]
@@ -286,7 +298,7 @@ func (f *facts) usual() time.Duration {
 	return f.nowadays()
 }
 
-// nowadays is the same of the calls of the last minute.
+// nowadays is the median of the last minute, 0 if there were fewer than 5.
 func (f *facts) nowadays() time.Duration {
 	d := f.firsts(f.lately)
 	if len(d) < 5 {
@@ -295,8 +307,8 @@ func (f *facts) nowadays() time.Duration {
 	return d[len(d)/2]
 }
 
-// firsts are the times to the first output of answers, but for those to prompts
-// that are much longer than is common here.
+// firsts are the times to the first output, sorted, without those of prompts twice
+// as long as the median.
 func (f *facts) firsts(list []Ended) []time.Duration {
 	var sizes []int
 	for i := range f.Recent {
@@ -313,8 +325,7 @@ func (f *facts) firsts(list []Ended) []time.Duration {
 	return d
 }
 
-// typical is the longest that a call of the last minute has waited for its
-// first output.
+// typical is the longest time to the first output in the last minute.
 func (f *facts) typical() (d time.Duration) {
 	for i := range f.lately {
 		d = max(d, f.lately[i].FirstOutput)
@@ -322,7 +333,7 @@ func (f *facts) typical() (d time.Duration) {
 	return d
 }
 
-// recovered: after a fault calls are answered again.
+// recovered: calls are answered again after a fault.
 func recovered(f *facts) finding {
 	if f.Fault == nil {
 		return refuted("there was no fault")
@@ -337,12 +348,15 @@ func recovered(f *facts) finding {
 		}
 	}
 	if n < 3 || n*10 < total*9 || len(f.quiet) > 0 {
-		return refuted("%d of %d calls that were sent since %s (%s) were answered", n, total, f.Fault.At.Format(time.TimeOnly), f.Fault.State)
+		return refuted("%d of %d calls that were sent since %s (%s) were answered", n, total,
+			f.Fault.At.Format(time.TimeOnly), f.Fault.State)
 	}
-	return holds(High, f.Fault.At, Fact{At: f.Now, Text: fmt.Sprintf("%d of %d calls that were sent since it was last %q, at %s, were answered", n, total, f.Fault.State, f.Fault.At.Format(time.TimeOnly))}, f.calls())
+	return holds(ConfidenceHigh, f.Fault.At, Fact{At: f.Now,
+		Text: fmt.Sprintf("%d of %d calls that were sent since it was last %q, at %s, were answered", n, total,
+			f.Fault.State, f.Fault.At.Format(time.TimeOnly))}, f.calls())
 }
 
-// unproven: after a fault nothing is asked of it.
+// unproven: no call is with the server since a fault.
 func unproven(f *facts) finding {
 	if f.Fault == nil {
 		return refuted("there was no fault")
@@ -350,10 +364,11 @@ func unproven(f *facts) finding {
 	if len(f.sent) > 0 {
 		return refuted("calls are with the server")
 	}
-	return holds(High, f.Fault.At, Fact{At: f.Fault.At, Text: fmt.Sprintf("it was last %q, and fewer than 3 calls were answered since", f.Fault.State)}, f.calls())
+	return holds(ConfidenceHigh, f.Fault.At, Fact{At: f.Fault.At,
+		Text: fmt.Sprintf("it was last %q, and fewer than 3 calls were answered since", f.Fault.State)}, f.calls())
 }
 
-// idle: nothing is asked, so nothing can be told.
+// idle: no call is with the server, or none has waited for long.
 func idle(f *facts) finding {
 	if len(f.quiet) > 0 || len(f.sent) > 0 && len(f.lately) > 0 {
 		return refuted("%d calls are with the server", len(f.sent))
@@ -365,5 +380,5 @@ func idle(f *facts) finding {
 	if len(f.Calls) > 0 {
 		text = "no call has waited for long yet"
 	}
-	return holds(High, time.Time{}, Fact{At: f.Now, Text: text})
+	return holds(ConfidenceHigh, time.Time{}, Fact{At: f.Now, Text: text})
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/neverhang/neverhang/llmclient"
 )
 
-// lost: we wait, and no server has our request.
+// lost: calls wait, and no server has their requests.
 func lost(f *facts) finding {
 	if len(f.quiet) == 0 {
 		return refuted("no call has waited for %s", short(quietAfter))
@@ -18,13 +18,14 @@ func lost(f *facts) finding {
 		}
 	}
 	if n, slowest := f.overtaken(f.quiet); n > 0 {
-		return holds(Medium, f.oldest(f.quiet), Fact{At: f.Now, Text: fmt.Sprintf("%d calls of like size that were sent later have had their answers, the slowest first output after %s", n, short(slowest))}, f.calls(), f.whose(f.quiet))
+		return holds(ConfidenceMedium, f.oldest(f.quiet),
+			Fact{At: f.Now, Text: fmt.Sprintf("%d calls of like size that were sent later have had their answers, the slowest first output after %s", n, short(slowest))}, f.calls(), f.whose(f.quiet))
 	}
 	return untold("whether calls that are sent now are answered while those of before are not")
 }
 
-// old are the calls that were sent before the earlier one of the samples that are
-// compared, and have had no byte since.
+// old are the calls that were sent before the earlier of the compared samples, and
+// have had no byte since.
 func (f *facts) old() (calls []llmclient.InFlight, since time.Time) {
 	for _, t := range f.engines {
 		if t.compared() && (since.IsZero() || t.was.At.Before(since)) {
@@ -39,8 +40,8 @@ func (f *facts) old() (calls []llmclient.InFlight, since time.Time) {
 	return calls, since
 }
 
-// whose is the fact that all that wait took another way than those that were
-// answered meanwhile, if they did.
+// whose is the fact that all waiting calls use one endpoint, and all calls that were
+// answered meanwhile used others. It is empty if that is not so.
 func (f *facts) whose(calls []llmclient.InFlight) Fact {
 	way := calls[0].Endpoint
 	for _, c := range calls {
@@ -74,9 +75,9 @@ func (f *facts) oldest(calls []llmclient.InFlight) time.Time {
 	return at
 }
 
-// overtaken counts the calls that were sent after the oldest of these, are of
-// like size, and have had their first output long ago, compared with how long
-// that one has waited.
+// overtaken looks for a call without a byte that 5 calls of like size have overtaken:
+// they were sent later, and had their first output in a fifth of the time that this
+// one has waited, or less. It returns how many did, and the slowest of them.
 func (f *facts) overtaken(calls []llmclient.InFlight) (n int, slowest time.Duration) {
 	const siblings, times = 5, 5
 	for _, c := range calls {
@@ -86,7 +87,8 @@ func (f *facts) overtaken(calls []llmclient.InFlight) (n int, slowest time.Durat
 		n, slowest = 0, 0
 		for i := range f.Recent {
 			e := &f.Recent[i]
-			like := e.PromptBytes <= 2*c.PromptBytes && c.PromptBytes <= 2*e.PromptBytes && e.Model == c.Model && e.Endpoint == c.Endpoint
+			like := e.PromptBytes <= 2*c.PromptBytes && c.PromptBytes <= 2*e.PromptBytes && e.Model == c.Model &&
+				e.Endpoint == c.Endpoint
 			if e.ok() && e.FirstOutput > 0 && like && e.Started.After(c.Since) {
 				n++
 				slowest = max(slowest, e.FirstOutput)

@@ -9,7 +9,7 @@ import (
 	"github.com/neverhang/neverhang/pacer"
 )
 
-// ownBreaker: calls wait for our breaker.
+// ownBreaker: calls wait for our breaker, and the server shows no fault.
 func ownBreaker(f *facts) finding {
 	n, since := f.in(llmclient.PhaseBreaker)
 	if n == 0 || n*2 < len(f.Calls) {
@@ -23,41 +23,45 @@ func ownBreaker(f *facts) finding {
 	}
 	theirs := func(e *Ended) bool { return netFailure(e) && !e.byUs() }
 	if failed := f.row(theirs); failed >= 3 && failed >= f.row((*Ended).byUs) {
-		return finding{holds: true, state: Failing, sure: Medium, since: f.first(theirs), facts: []Fact{f.outcome(), f.calls()}}
+		return finding{holds: true, state: StateFailing, sure: ConfidenceMedium, since: f.first(theirs),
+			facts: []Fact{f.outcome(), f.calls()}}
 	} else if failed, _ = f.ended(netFailure); failed >= 3 {
 		return refuted("it is open for a reason: %s", f.outcome().Text)
 	}
-	out := holds(Medium, since, f.calls())
+	out := holds(ConfidenceMedium, since, f.calls())
 	for _, ep := range f.Endpoints {
 		if b := ep.Breaker; b.Since.After(time.Time{}) && !b.Retry.IsZero() {
-			out.sure = High
-			out.facts = append([]Fact{{At: b.Since, Text: fmt.Sprintf("the breaker of %s is %s; its next trial is at %s", ep.Name, b.State, b.Retry.Format(time.TimeOnly))}}, out.facts...)
+			out.sure = ConfidenceHigh
+			out.facts = append([]Fact{{At: b.Since, Text: fmt.Sprintf("the breaker of %s is %s; its next trial is at %s",
+				ep.Name, b.State, b.Retry.Format(time.TimeOnly))}}, out.facts...)
 		}
 	}
 	return out
 }
 
-// unchanged: nothing has shown that what was wrong is not so any more. That the server can be reached again is a
-// beginning, and no proof.
+// unchanged is the finding that the last fault is still there: nothing has shown
+// that it is over. A server that can be reached again, or has restarted, is
+// unproven.
 func (f *facts) unchanged(why string) finding {
 	was := f.Fault
-	out := finding{holds: true, state: was.State, sure: Low, since: was.Since}
-	out.facts = []Fact{{At: was.At, Text: fmt.Sprintf("it was last seen to be %q; since then no call was answered, %s", was.State, why)}, f.calls()}
+	out := finding{holds: true, state: was.State, sure: ConfidenceLow, since: was.Since}
+	out.facts = []Fact{{At: was.At, Text: fmt.Sprintf("it was last seen to be %q; since then no call was answered, %s",
+		was.State, why)}, f.calls()}
 	anew := f.renewed(was.At)
 	switch {
-	case was.State == Unreachable:
+	case was.State == StateUnreachable:
 		out.facts[0].Text = "it can be reached again; no call was answered yet, and our breaker holds calls back"
-	case was.State == Failing && anew != "":
+	case was.State == StateFailing && anew != "":
 		out.facts[0].Text = anew + " has restarted; no call was answered yet, and our breaker holds calls back"
 	default:
 		return out
 	}
-	out.state = Unproven
+	out.state = StateUnproven
 	return out
 }
 
-// ownQueue: calls wait for our pacer, and it is not that the server keeps those
-// that it let through.
+// ownQueue: calls wait for our pacer, and the server answers those that it let
+// through.
 func ownQueue(f *facts) finding {
 	n, since := f.in(llmclient.PhaseQueue, llmclient.PhaseBackoff)
 	if n < 2 || n*2 < len(f.Calls) || f.Now.Sub(since) < quietAfter {
@@ -66,17 +70,18 @@ func ownQueue(f *facts) finding {
 	if why := f.keeps(); why != "" {
 		return refuted("%s", why)
 	}
-	out := holds(Medium, since, f.calls())
+	out := holds(ConfidenceMedium, since, f.calls())
 	for _, ep := range f.Endpoints {
 		if p := ep.Pacer; p.Queued > 0 {
 			switch p.WaitingFor {
-			case pacer.Load:
+			case pacer.ReasonLoad:
 				return refuted("not by its settings: the pacer holds %d calls back since more would be too much for the server now", p.Queued)
-			case pacer.CoolDown, pacer.Readmission, pacer.Allotted:
+			case pacer.ReasonCoolDown, pacer.ReasonReadmission, pacer.ReasonAllotted:
 				return refuted("not by its settings: the pacer holds %d calls back as the server asked it to", p.Queued)
 			}
-			out.sure = High
-			text := fmt.Sprintf("the pacer of %s has %d waiting and %d in flight, the longest for %s", ep.Name, p.Queued, p.InFlight, short(p.Longest))
+			out.sure = ConfidenceHigh
+			text := fmt.Sprintf("the pacer of %s has %d waiting and %d in flight, the longest for %s", ep.Name, p.Queued,
+				p.InFlight, short(p.Longest))
 			if p.WaitingFor != "" {
 				text += fmt.Sprintf(", for %s", p.WaitingFor)
 			}
@@ -85,7 +90,7 @@ func ownQueue(f *facts) finding {
 	}
 	for _, t := range f.engines {
 		if t.compared() {
-			out.facts = append(out.facts, t.fact("", Running, Waiting, Decoded, Generated))
+			out.facts = append(out.facts, t.fact("", MetricRunning, MetricWaiting, MetricDecoded, MetricGenerated))
 		}
 	}
 	if !f.hasRoom() {
@@ -94,17 +99,18 @@ func ownQueue(f *facts) finding {
 	return out
 }
 
-// keeps says why it is the server that calls wait for, whoever holds the others
-// back: an engine has requests and computed nothing of them, or no call of ours
-// that is with it gets anywhere. It is empty if nothing shows that.
+// keeps says why calls wait for the server, even if others wait for our pacer or
+// breaker: an engine has requests and computed nothing, or no call of ours that is
+// with it makes progress. It is empty if neither is so.
 func (f *facts) keeps() string {
 	for _, t := range f.engines {
-		if t.compared() && !t.moved && t.both(Running)+t.both(Waiting)+t.both(PutOff) > 0 && f.attended(t.was.At, t.now.At) > 0 {
+		if t.compared() && !t.moved && t.both(MetricRunning)+t.both(MetricWaiting)+t.both(MetricPutOff) > 0 &&
+			f.attended(t.was.At, t.now.At) > 0 {
 			return fmt.Sprintf("%s has requests, and computed nothing of them in %s", t.name, short(t.span))
 		}
 	}
-	// An answer that takes as long as others did is no sign of anything, and
-	// neither is one that was asked for just now.
+	// A call that has taken as long as others did proves nothing, and neither does
+	// one that was just sent.
 	failed := slices.ContainsFunc(f.lately, func(e Ended) bool { return !e.ok() && e.At.After(f.headway) })
 	pause := f.pause()
 	if len(f.sent) == 0 || f.longest(f.sent) < pause && !failed || f.Now.Sub(f.headway) < pause {
@@ -116,8 +122,9 @@ func (f *facts) keeps() string {
 	return "the calls that are with it get nowhere, since " + f.headway.Format(time.TimeOnly)
 }
 
-// pause is for how long none of our calls may get anywhere without a reason: as
-// long as whole answers take here, if that is short.
+// pause is for how long all of our calls may be without progress on a healthy
+// server: as long as the longest answer of the last minute took, within 2 s and 8 s
+// or the longest wait for a first output.
 func (f *facts) pause() time.Duration {
 	const least = 2 * time.Second
 	var whole time.Duration
@@ -132,21 +139,21 @@ func (f *facts) pause() time.Duration {
 	return max(least, min(whole, max(quietAfter, f.typical())))
 }
 
-// hasRoom reports whether the metrics of all engines show that they could do
-// more: nothing waits in them, they have memory, and they work on what they have.
+// hasRoom reports whether the metrics of all engines show room: no queue, free
+// memory, and work on the requests that they have.
 func (f *facts) hasRoom() bool {
 	if !f.told() || f.queued() > 0 {
 		return false
 	}
 	for _, t := range f.engines {
-		if t.both(KVUsage) >= 0.9 || !t.moved && t.both(Running) > 0 {
+		if t.both(MetricKVUsage) >= 0.9 || !t.moved && t.both(MetricRunning) > 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// in counts the calls in some phases, and says since when the oldest of them is.
+// in counts the calls in some phases, and returns since when the oldest of them is.
 func (f *facts) in(phases ...llmclient.Phase) (n int, since time.Time) {
 	for _, c := range f.Calls {
 		for _, p := range phases {
@@ -161,7 +168,7 @@ func (f *facts) in(phases ...llmclient.Phase) (n int, since time.Time) {
 	return n, since
 }
 
-// stuckTool: an agent is in a tool, and no call waits.
+// stuckTool: an agent has been in a tool for 2 minutes, and no call waits.
 func stuckTool(f *facts) finding {
 	const long = 2 * time.Minute
 	var stuck []Activity
@@ -178,7 +185,7 @@ func stuckTool(f *facts) finding {
 	case len(f.quiet) > 0:
 		return refuted("%d calls wait for the server as well", len(f.quiet))
 	}
-	out := holds(High, stuck[0].Since)
+	out := holds(ConfidenceHigh, stuck[0].Since)
 	for i, a := range stuck {
 		if i == 5 {
 			out.facts = append(out.facts, Fact{At: f.Now, Text: fmt.Sprintf("and %d more", len(stuck)-i)})
@@ -187,13 +194,14 @@ func stuckTool(f *facts) finding {
 		if a.Since.Before(out.since) {
 			out.since = a.Since
 		}
-		out.facts = append(out.facts, Fact{At: f.Now, Text: fmt.Sprintf("%s is in %s for %s", a.Caller, a.What, short(f.Now.Sub(a.Since)))})
+		out.facts = append(out.facts, Fact{At: f.Now, Text: fmt.Sprintf("%s is in %s for %s", a.Caller, a.What,
+			short(f.Now.Sub(a.Since)))})
 	}
 	out.facts = append(out.facts, f.calls())
 	return out
 }
 
-// oneCaller: one waits, and the others are served.
+// oneCaller: one caller waits, and others are served.
 func oneCaller(f *facts) finding {
 	if len(f.quiet) == 0 {
 		return refuted("no call has waited for %s", short(quietAfter))
@@ -218,5 +226,7 @@ func oneCaller(f *facts) finding {
 	case wait < max(30*time.Second, 5*f.typical()):
 		return refuted("it has waited for %s only", short(wait))
 	}
-	return holds(Medium, since, Fact{At: f.Now, Text: fmt.Sprintf("only %s waits, for %s, with a request of %d bytes; %d others were served since", who, short(wait), f.quiet[0].PromptBytes, len(others))}, f.calls())
+	return holds(ConfidenceMedium, since, Fact{At: f.Now,
+		Text: fmt.Sprintf("only %s waits, for %s, with a request of %d bytes; %d others were served since", who,
+			short(wait), f.quiet[0].PromptBytes, len(others))}, f.calls())
 }

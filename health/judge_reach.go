@@ -7,31 +7,31 @@ import (
 	"github.com/neverhang/neverhang/llmclient"
 )
 
-// unreachable: a server cannot be asked at all, or answers nothing at all.
+// unreachable: a server answers no question.
 func unreachable(f *facts) finding {
 	var gone []*trail
 	for _, t := range f.trails {
 		if t.last == nil || t.missed == 0 {
 			continue
 		}
-		if f.headway.After(t.missedSince) && t.role != RolePrefill && t.role != RoleDecode && t.last.Reach != Refused {
-			continue // it works, and is only not to be asked
+		if f.headway.After(t.missedSince) && t.role != RolePrefill && t.role != RoleDecode && t.last.Reach != ReachRefused {
+			continue // it answers calls, and only our questions fail
 		}
-		// One question that went unanswered is little, unless calls fail as well.
+		// One unanswered question is not enough, unless calls fail as well.
 		if failed, last := f.ended(netFailure); t.missed >= 2 || failed > 0 && last.After(f.headway) {
 			gone = append(gone, t)
 		}
 	}
 	if len(gone) > 0 {
-		out := finding{holds: true, sure: High, since: gone[0].missedSince}
+		out := finding{holds: true, sure: ConfidenceHigh, since: gone[0].missedSince}
 		for _, t := range gone {
 			what := string(t.last.Reach)
 			switch t.last.Reach {
-			case Silent:
+			case ReachSilent:
 				what = "it takes connections and answers nothing"
-			case Refused:
+			case ReachRefused:
 				what = "nobody listens there"
-			case NoName:
+			case ReachNoName:
 				what = "its name is not known"
 			}
 			howOften := fmt.Sprintf("%d times since %s", t.missed, t.missedSince.Format(time.TimeOnly))
@@ -53,19 +53,23 @@ func unreachable(f *facts) finding {
 		return out
 	}
 	// By our own calls alone.
-	failed, last := f.ended(func(e *Ended) bool { return e.Kind == llmclient.ErrNetwork || e.Clock == llmclient.ClockConnect })
+	failed, last := f.ended(func(e *Ended) bool {
+		return e.Kind == llmclient.ErrNetwork ||
+			e.Clock == llmclient.ClockConnect
+	})
 	reached := false
 	for _, t := range f.trails {
-		reached = reached || t.last != nil && t.last.Reach == Reached
+		reached = reached || t.last != nil && t.last.Reach == ReachAnswered
 	}
 	for _, ep := range f.Endpoints {
 		if ep.Dead && !reached && !f.headway.After(f.Now.Add(-quietAfter)) {
-			return holds(Medium, f.headway, Fact{At: f.Now, Text: "the client's own probes of " + ep.Name + " are not answered"}, f.calls())
+			return holds(ConfidenceMedium, f.headway, Fact{At: f.Now,
+				Text: "the client's own probes of " + ep.Name + " are not answered"}, f.calls())
 		}
 	}
 	switch {
 	case failed >= 3 && last.After(f.headway) && !reached:
-		return holds(Medium, f.headway, f.outcome(), f.calls())
+		return holds(ConfidenceMedium, f.headway, f.outcome(), f.calls())
 	case reached:
 		return refuted("%s", f.reachedText())
 	case len(f.trails) == 0 || f.trails[0].last == nil:
@@ -77,24 +81,25 @@ func unreachable(f *facts) finding {
 }
 
 func netFailure(e *Ended) bool {
-	return e.Kind == llmclient.ErrNetwork || e.Kind == llmclient.ErrServer || e.Kind == llmclient.ErrTimeout || e.Kind == llmclient.ErrDeadline
+	return e.Kind == llmclient.ErrNetwork || e.Kind == llmclient.ErrServer || e.Kind == llmclient.ErrTimeout ||
+		e.Kind == llmclient.ErrDeadline
 }
 
 func (f *facts) reachedText() string {
 	for _, t := range f.trails {
-		if t.last != nil && t.last.Reach == Reached {
+		if t.last != nil && t.last.Reach == ReachAnswered {
 			return fmt.Sprintf("%s answered at %s within %s", t.name, t.last.At.Format(time.TimeOnly), short(t.last.Took))
 		}
 	}
 	return ""
 }
 
-// someTime is how long nobody must have been served for that to mean anything.
+// someTime is how long no call must have been answered for failures to count.
 const someTime = 5 * time.Second
 
-// row is how many calls have ended in a way that were sent after the last of
-// those that were answered, if nobody was answered for some time. What was under
-// way when trouble began may well be answered in the midst of it.
+// row counts the attempts of some kind that were sent after the last one that was
+// answered. It is 0 if a call was answered in the last 5 s: what was under way when
+// trouble began may still be answered.
 func (f *facts) row(is func(*Ended) bool) (n int) {
 	sent, at := f.lastServed()
 	if !at.IsZero() && f.Now.Sub(at) < someTime {
@@ -133,10 +138,10 @@ func (f *facts) lastServed() (sent, at time.Time) {
 	return sent, at
 }
 
-// full reports whether a call was refused as servers do that have a full queue.
+// full reports whether a call was refused as by a server with a full queue.
 func full(e *Ended) bool { return e.Status == 503 || e.Status == 429 || e.Status == 529 }
 
-// outOfQuota: the account has nothing left.
+// outOfQuota: the account has no quota left.
 func outOfQuota(f *facts) finding {
 	n, last := f.ended(func(e *Ended) bool { return e.Kind == llmclient.ErrQuota })
 	ok, success := f.succeeded()
@@ -146,10 +151,10 @@ func outOfQuota(f *facts) finding {
 	case ok > 0 && success.After(last):
 		return refuted("a call was answered at %s, after the last refusal", success.Format(time.TimeOnly))
 	}
-	return holds(High, f.first(func(e *Ended) bool { return e.Kind == llmclient.ErrQuota }), f.outcome())
+	return holds(ConfidenceHigh, f.first(func(e *Ended) bool { return e.Kind == llmclient.ErrQuota }), f.outcome())
 }
 
-// throttled: the server asks for fewer requests.
+// throttled: the server asks for a lower rate of requests.
 func throttled(f *facts) finding {
 	n, _ := f.ended(func(e *Ended) bool { return e.Kind == llmclient.ErrThrottled })
 	cooling := false
@@ -162,11 +167,11 @@ func throttled(f *facts) finding {
 	case n < 3 && !cooling || n*10 < total:
 		return refuted("only %d of %d calls of the last minute were asked to come less often", n, total)
 	}
-	// A server of our own that is full may say the same.
-	if f.told() && f.both(Waiting) > 0 {
-		return refuted("the engine itself has a queue of %s", number(f.both(Waiting)))
+	// A server of the user's own says the same when its queue is full.
+	if f.told() && f.both(MetricWaiting) > 0 {
+		return refuted("the engine itself has a queue of %s", number(f.both(MetricWaiting)))
 	}
-	return holds(High, time.Time{}, f.outcome())
+	return holds(ConfidenceHigh, time.Time{}, f.outcome())
 }
 
 // roomSince reports whether no engine has had a queue since the last samples
@@ -175,7 +180,7 @@ func (f *facts) roomSince(at time.Time) bool {
 	for _, t := range f.engines {
 		for i := len(t.all) - 1; i >= 0; i-- {
 			s := &t.all[i]
-			if queue, _ := s.Readings.sum(Waiting, PutOff, Prealloc); queue > 0 {
+			if queue, _ := s.Readings.sum(MetricWaiting, MetricPutOff, MetricPrealloc); queue > 0 {
 				return false
 			}
 			if s.told() && s.At.Before(at) {
@@ -189,14 +194,14 @@ func (f *facts) roomSince(at time.Time) bool {
 // renewed names a server that was seen to have restarted since a moment.
 func (f *facts) renewed(since time.Time) string {
 	for _, t := range f.trails {
-		if t.last != nil && t.last.Reach == Reached && t.restart.After(since) {
+		if t.last != nil && t.last.Reach == ReachAnswered && t.restart.After(since) {
 			return t.name
 		}
 	}
 	return ""
 }
 
-// failing: the server answers, with errors.
+// failing: the server answers calls with errors.
 func failing(f *facts) finding {
 	is := func(e *Ended) bool {
 		switch e.Kind {
@@ -216,8 +221,8 @@ func failing(f *facts) finding {
 	case !most && (n < 3 || n < ok && f.row(is) < 3 || success.After(last)):
 		return refuted("%d calls were answered with errors in the last minute, and %d well", n, ok)
 	}
-	if f.told() && f.both(Waiting, Prealloc) > 0 {
-		return refuted("the engine has a queue of %s, and refuses for that", number(f.both(Waiting, Prealloc)))
+	if f.told() && f.both(MetricWaiting, MetricPrealloc) > 0 {
+		return refuted("the engine has a queue of %s, and refuses for that", number(f.both(MetricWaiting, MetricPrealloc)))
 	}
 	taken, waiting := 0, 0
 	for _, c := range f.sent {
@@ -228,9 +233,10 @@ func failing(f *facts) finding {
 			waiting++
 		}
 	}
-	// A full server serves somebody now and then.
+	// A full server still answers a call now and then.
 	since := f.first(is)
-	shut := !since.IsZero() && f.Now.Sub(since) >= someTime && f.row(is) >= 3 && f.row((*Ended).byUs) < f.row(is) && f.roomSince(since)
+	shut := !since.IsZero() && f.Now.Sub(since) >= someTime && f.row(is) >= 3 && f.row((*Ended).byUs) < f.row(is) &&
+		f.roomSince(since)
 	switch full, _ := f.ended(full); {
 	case f.renewed(last) != "":
 		return refuted("%s has restarted since the last error", f.renewed(last))
@@ -239,5 +245,5 @@ func failing(f *facts) finding {
 	case full*2 > n && (taken > 0 || ok > 0) && !shut:
 		return untold("metrics: whether the engine is full, or what stands before it")
 	}
-	return holds(High, since, f.outcome(), f.calls())
+	return holds(ConfidenceHigh, since, f.outcome(), f.calls())
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/neverhang/neverhang/llmclient"
 )
 
-// split reports whether prefill and decode are apart and both tell.
+// split reports whether there are a prefill and a decode side, with two samples to
+// compare of each.
 func (f *facts) split() (bad finding, ok bool) {
 	switch {
 	case f.prefill == nil || f.decode == nil:
@@ -18,8 +19,8 @@ func (f *facts) split() (bad finding, ok bool) {
 	return finding{}, true
 }
 
-// pairwise tries a test with all decode sides as one, and then with each of them
-// for which something waits: the others may hide what is wrong with it.
+// pairwise tries a test with all decode servers as one, and then with each one for
+// which requests wait: the others may hide what is wrong with it.
 func pairwise(test func(*facts) finding) func(*facts) finding {
 	return func(f *facts) finding {
 		got := test(f)
@@ -27,7 +28,7 @@ func pairwise(test func(*facts) finding) func(*facts) finding {
 			if got.holds {
 				break
 			}
-			if t.role != RoleDecode || t == f.decode || t.both(Transferring)+t.both(Prealloc) == 0 {
+			if t.role != RoleDecode || t == f.decode || t.both(MetricTransferring)+t.both(MetricPrealloc) == 0 {
 				continue
 			}
 			pair := *f
@@ -40,16 +41,16 @@ func pairwise(test func(*facts) finding) func(*facts) finding {
 	}
 }
 
-// noticed reports whether calls of ours have been waiting while a side stood
-// still. At rest its gauges may say what they said last.
+// noticed reports whether calls of ours have been waiting while a side stood still.
+// At rest its gauges may be old.
 func (f *facts) noticed(t *trail) bool {
 	return len(f.quiet) > 0 || f.attended(t.quiet, f.Now) >= longStep
 }
 
-// handedOver is how many requests prefill and decode had between them at
-// both moments.
+// handedOver is how many requests were on their way from prefill to decode in both
+// samples.
 func (f *facts) handedOver() float64 {
-	return max(f.prefill.both(Inflight), f.decode.both(Transferring), f.decode.both(Prealloc))
+	return max(f.prefill.both(MetricInflight), f.decode.both(MetricTransferring), f.decode.both(MetricPrealloc))
 }
 
 // wedgedTransfer: prompts are computed, and do not get to the decode side.
@@ -65,29 +66,31 @@ func wedgedTransfer(f *facts) finding {
 		return refuted("nothing was between prefill and decode at both moments")
 	case d.last.stalled():
 		return refuted("the decode side's scheduler does not answer")
-	case d.delta(Transfers) > 0:
-		return refuted("%s transfers were completed in %s", number(d.delta(Transfers)), short(d.span))
-	case d.both(Running) > 0 && !d.moved && !d.stirred:
+	case d.delta(MetricTransfers) > 0:
+		return refuted("%s transfers were completed in %s", number(d.delta(MetricTransfers)), short(d.span))
+	case d.both(MetricRunning) > 0 && !d.moved && !d.stirred:
 		return refuted("the decode side does not even compute what it has")
 	case len(f.quiet) == 0 && f.attended(f.transferred(), f.Now) < longStep:
 		return untold(fmt.Sprintf("%s: whether no transfer is completed for %s", d.name, short(longStep)))
-	case d.both(Running) > 0 && !d.now.Readings.has(Transfers):
-		return refuted("the decode side computes %s answers, and may have no place", number(d.both(Running)))
-	case d.moved && d.both(Transferring) == 0 && d.both(Prealloc) > 0:
-		return refuted("the decode side computes %s answers, and %s wait for a place there", number(d.both(Running)), number(d.both(Prealloc)))
-	case d.both(Transferring) == 0 && d.both(Prealloc) == 0:
-		// Decode waits for none of them. Whether that is a wedge or a remnant of
-		// aborts shows by whether others get through.
+	case d.both(MetricRunning) > 0 && !d.now.Readings.has(MetricTransfers):
+		return refuted("the decode side computes %s answers, and may have no place", number(d.both(MetricRunning)))
+	case d.moved && d.both(MetricTransferring) == 0 && d.both(MetricPrealloc) > 0:
+		return refuted("the decode side computes %s answers, and %s wait for a place there", number(d.both(MetricRunning)),
+			number(d.both(MetricPrealloc)))
+	case d.both(MetricTransferring) == 0 && d.both(MetricPrealloc) == 0:
+		// Decode waits for none of them. If other requests get through, they are
+		// left over from aborts, otherwise it is a wedge.
 		if d.moved || len(f.quiet) == 0 {
 			return refuted("the decode side waits for none of the %s that prefill has in flight", number(n))
 		}
 	}
-	sure := Medium
-	if len(f.quiet) > 0 || p.grown(TransferFailed, f.Now.Add(-5*time.Minute)) > 0 {
-		sure = High
+	sure := ConfidenceMedium
+	if len(f.quiet) > 0 || p.grown(MetricTransferFailed, f.Now.Add(-5*time.Minute)) > 0 {
+		sure = ConfidenceHigh
 	}
 	return holds(sure, f.stuckSince(),
-		p.fact("computes prompts that do not get to the decode side", Inflight, Running, Computed), d.fact("", Running, Prealloc, Transferring, Transfers, Decoded, Generated),
+		p.fact("computes prompts that do not get to the decode side", MetricInflight, MetricRunning, MetricComputed),
+		d.fact("", MetricRunning, MetricPrealloc, MetricTransferring, MetricTransfers, MetricDecoded, MetricGenerated),
 		f.failures(), f.calls())
 }
 
@@ -97,7 +100,7 @@ func (f *facts) transferred() time.Time {
 	at := d.now.At
 	for i := len(d.all) - 2; i >= 0; i-- {
 		s := &d.all[i]
-		if !s.told() || s.Readings[Transfers] != d.now.Readings[Transfers] {
+		if !s.told() || s.Readings[MetricTransfers] != d.now.Readings[MetricTransfers] {
 			break
 		}
 		at = s.At
@@ -119,26 +122,26 @@ func (f *facts) stuckSince() time.Time {
 	return at
 }
 
-// failures is the fact of transfers that have failed, which they do late: only
-// when their time has run out.
+// failures is the fact of how many transfers have failed. They fail late, when
+// their time has run out.
 func (f *facts) failures() Fact {
 	p := f.prefill
-	n, ok := p.get(TransferFailed)
+	n, ok := p.get(MetricTransferFailed)
 	if !ok {
 		return Fact{At: p.now.At, Of: p.name, Text: "failed transfers are not told"}
 	}
-	m := p.grown(TransferFailed, time.Time{})
+	m := p.grown(MetricTransferFailed, time.Time{})
 	return Fact{At: p.now.At, Of: p.name, Text: fmt.Sprintf("transfers failed so far: %s, of them %s since it is watched; they fail only when their time is up", number(n), number(m))}
 }
 
-// wedgedHandshake: prefill and decode do not find to each other.
+// wedgedHandshake: prefill and decode do not finish their handshake.
 func wedgedHandshake(f *facts) finding {
 	bad, ok := f.split()
 	if !ok {
 		return bad
 	}
 	p := f.prefill
-	n := p.both(Bootstrap)
+	n := p.both(MetricBootstrap)
 	switch {
 	case n == 0:
 		return refuted("nothing waited for a handshake at both moments")
@@ -149,26 +152,28 @@ func wedgedHandshake(f *facts) finding {
 	case !f.noticed(p):
 		return untold(fmt.Sprintf("%s: whether the handshake takes longer than %s", p.name, short(longStep)))
 	}
-	return holds(High, f.stuckSince(),
-		p.fact("has requests that wait for the decode side's part of a handshake", Bootstrap, Inflight, Running, Computed, BootstrapFailed), f.decode.fact("", Running, Generated), f.calls())
+	return holds(ConfidenceHigh, f.stuckSince(),
+		p.fact("has requests that wait for the decode side's part of a handshake", MetricBootstrap, MetricInflight,
+			MetricRunning, MetricComputed, MetricBootstrapFailed), f.decode.fact("", MetricRunning, MetricGenerated), f.calls())
 }
 
-// partialRestart: one side is another process than the one that the other side
-// has dealings with.
+// partialRestart: one side has restarted, and the other holds requests of the
+// process that is gone.
 func partialRestart(f *facts) finding {
 	bad, ok := f.split()
 	if !ok {
 		return bad
 	}
 	p, d := f.prefill, f.decode
-	trouble := f.handedOver() > 0 && !d.moved && f.noticed(d) || p.both(Bootstrap) > 0 && !p.moved && f.noticed(p) || f.fruitless()
+	trouble := f.handedOver() > 0 && !d.moved && f.noticed(d) ||
+		p.both(MetricBootstrap) > 0 && !p.moved && f.noticed(p) || f.fruitless()
 	if !trouble {
 		return refuted("requests pass from prefill to decode")
 	}
 	if d.last.stalled() || p.last.stalled() {
 		return refuted("a scheduler does not answer")
 	}
-	if d.both(Running) > 0 && !d.stirred {
+	if d.both(MetricRunning) > 0 && !d.stirred {
 		return refuted("the decode side does not even compute what it has")
 	}
 	out := finding{holds: true, since: f.stuckSince()}
@@ -176,10 +181,10 @@ func partialRestart(f *facts) finding {
 	if p.restart.After(d.restart) {
 		one, other = p, d
 	}
-	a, b := one.now.Readings[StartTime], other.now.Readings[StartTime]
+	a, b := one.now.Readings[MetricStartTime], other.now.Readings[MetricStartTime]
 	switch {
 	case !one.restart.IsZero() && (other.restart.IsZero() || one.restart.Sub(other.restart) > 2*time.Minute):
-		out.sure = High
+		out.sure = ConfidenceHigh
 		out.since = one.restart
 		out.facts = append(out.facts, Fact{At: one.restart, Of: one.name, Text: "restarted: " + one.evidence},
 			Fact{At: other.now.At, Of: other.name, Text: "did not restart"})
@@ -187,30 +192,34 @@ func partialRestart(f *facts) finding {
 		if b > a {
 			one, other, a, b = other, one, b, a
 		}
-		out.sure = Medium
-		out.facts = append(out.facts, Fact{At: one.now.At, Of: one.name, Text: fmt.Sprintf("its process is younger than that of %s by %s, and started %s before now",
-			other.name, short(time.Duration((a-b)*float64(time.Second))), short(f.Now.Sub(time.Unix(int64(a), 0))))})
-	case p.now.Readings[Requests] >= 20 && d.now.Readings.has(Requests) && d.now.Readings[Requests]*4 < p.now.Readings[Requests]-p.now.Readings[Inflight]-p.now.Readings[TransferFailed]:
-		out.sure = Medium
-		out.facts = append(out.facts, Fact{At: d.now.At, Of: d.name, Text: fmt.Sprintf("has had %s requests since its process started, and %s has passed on %s",
-			number(d.now.Readings[Requests]), p.name, number(p.now.Readings[Requests]))})
+		out.sure = ConfidenceMedium
+		out.facts = append(out.facts, Fact{At: one.now.At, Of: one.name,
+			Text: fmt.Sprintf("its process is younger than that of %s by %s, and started %s before now",
+				other.name, short(time.Duration((a-b)*float64(time.Second))), short(f.Now.Sub(time.Unix(int64(a), 0))))})
+	case p.now.Readings[MetricRequests] >= 20 && d.now.Readings.has(MetricRequests) &&
+		d.now.Readings[MetricRequests]*4 < p.now.Readings[MetricRequests]-p.now.Readings[MetricInflight]-p.now.Readings[MetricTransferFailed]:
+		out.sure = ConfidenceMedium
+		out.facts = append(out.facts, Fact{At: d.now.At, Of: d.name,
+			Text: fmt.Sprintf("has had %s requests since its process started, and %s has passed on %s",
+				number(d.now.Readings[MetricRequests]), p.name, number(p.now.Readings[MetricRequests]))})
 	default:
 		return refuted("neither side is seen to have restarted without the other")
 	}
-	out.facts = append(out.facts, p.fact("", Running, Inflight, Bootstrap), d.fact("", Running, Transferring, Generated), f.failures(), f.calls())
+	out.facts = append(out.facts, p.fact("", MetricRunning, MetricInflight, MetricBootstrap),
+		d.fact("", MetricRunning, MetricTransferring, MetricGenerated), f.failures(), f.calls())
 	return out
 }
 
-// fruitless reports whether since a restart of a side nothing has come of the
-// first calls that were sent, though they are between the two. Our breaker may
-// have let one through only, and just now.
+// fruitless reports whether calls that were sent since a restart hang between the
+// two sides. One is enough, since our breaker may let through no more.
 func (f *facts) fruitless() bool {
 	p, d := f.prefill, f.decode
 	since := p.restart
 	if d.restart.After(since) {
 		since = d.restart
 	}
-	between := max(p.now.Readings[Inflight], p.now.Readings[Bootstrap], d.now.Readings[Transferring], d.now.Readings[Prealloc])
+	between := max(p.now.Readings[MetricInflight], p.now.Readings[MetricBootstrap], d.now.Readings[MetricTransferring],
+		d.now.Readings[MetricPrealloc])
 	if since.IsZero() || between == 0 {
 		return false
 	}
@@ -230,32 +239,33 @@ func (f *facts) fruitless() bool {
 	return false
 }
 
-// stuckPrefill: what was aborted on its way never leaves the prefill side.
+// stuckPrefill: requests that were aborted during the handover never leave the
+// prefill side.
 func stuckPrefill(f *facts) finding {
 	bad, ok := f.split()
 	if !ok {
 		return bad
 	}
 	p, d := f.prefill, f.decode
-	n := p.both(Inflight)
-	aborted, told := p.now.Readings.sum(Aborted)
-	more, _ := d.now.Readings.sum(Aborted)
+	n := p.both(MetricInflight)
+	aborted, told := p.now.Readings.sum(MetricAborted)
+	more, _ := d.now.Readings.sum(MetricAborted)
 	switch {
 	case n < 1:
 		return refuted("what prefill has in flight comes and goes")
 	case told && aborted+more == 0:
 		return refuted("nothing was aborted")
 	case !p.moved && !p.stirred:
-		// At rest its gauges may say what they said last.
+		// At rest its gauges may be old.
 		return untold(p.name + ": whether what it has in flight stays when it computes again")
 	}
-	// What is just being handed over is no remnant: what is there in sample
-	// after sample is, and the decode side waits for less than that.
+	// Requests that are just being handed over are not stuck. Stuck ones are there
+	// in sample after sample, and the decode side does not wait for them.
 	seen := 0
 	for i := len(p.all) - 1; i >= 0 && p.all[i].told(); i-- {
-		over := p.all[i].Readings[Inflight]
+		over := p.all[i].Readings[MetricInflight]
 		if s := d.near(p.all[i].At, 5*time.Second); s.told() {
-			over -= s.Readings[Prealloc] + s.Readings[Transferring]
+			over -= s.Readings[MetricPrealloc] + s.Readings[MetricTransferring]
 		}
 		if over < 1 {
 			break
@@ -263,14 +273,15 @@ func stuckPrefill(f *facts) finding {
 		n = min(n, over)
 		seen++
 	}
-	if waits := d.both(Prealloc) + d.both(Transferring); seen < 2 || waits > 0 && seen < 3 {
+	if waits := d.both(MetricPrealloc) + d.both(MetricTransferring); seen < 2 || waits > 0 && seen < 3 {
 		return refuted("the decode side waits for what prefill has in flight")
 	}
-	sure := Medium
+	sure := ConfidenceMedium
 	if seen >= 3 {
-		sure = High
+		sure = ConfidenceHigh
 	}
 	return holds(sure, p.all[len(p.all)-seen].At,
-		p.fact(fmt.Sprintf("%s in flight that the decode side does not wait for, in %d samples", number(n), seen), Inflight, Aborted),
-		d.fact("", Running, Prealloc, Transferring, Generated))
+		p.fact(fmt.Sprintf("%s in flight that the decode side does not wait for, in %d samples", number(n), seen),
+			MetricInflight, MetricAborted),
+		d.fact("", MetricRunning, MetricPrealloc, MetricTransferring, MetricGenerated))
 }

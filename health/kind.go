@@ -4,21 +4,21 @@ import (
 	"time"
 )
 
-// A Kind is what software a server is.
+// A Kind is the software that a server runs.
 type Kind string
 
 // The kinds of servers that are told apart.
 const (
-	Unknown    Kind = ""
-	SGLang     Kind = "sglang"
-	Gateway    Kind = "sglang-gateway" // SGLang's router, also known as SMG
-	VLLM       Kind = "vllm"
-	LlamaCPP   Kind = "llama.cpp"
-	Ollama     Kind = "ollama"
-	TGI        Kind = "tgi"
-	LiteLLM    Kind = "litellm"
-	OpenRouter Kind = "openrouter"
-	Compatible Kind = "openai-compatible" // nothing more is known of it
+	KindUnknown    Kind = ""
+	KindSGLang     Kind = "sglang"
+	KindGateway    Kind = "sglang-gateway" // SGLang's router, also known as SMG
+	KindVLLM       Kind = "vllm"
+	KindLlamaCPP   Kind = "llama.cpp"
+	KindOllama     Kind = "ollama"
+	KindTGI        Kind = "tgi"
+	KindLiteLLM    Kind = "litellm"
+	KindOpenRouter Kind = "openrouter"
+	KindCompatible Kind = "openai-compatible" // any other that lists its models
 )
 
 // A Role is the part that a server plays in a service.
@@ -32,7 +32,7 @@ const (
 	RoleRouter  Role = "router"
 )
 
-// A Server is what was found out about one.
+// A Server is what [Detect] found out about a server.
 type Server struct {
 	Name    string    `json:"name"`
 	URL     string    `json:"url"` // without credentials and query
@@ -45,17 +45,17 @@ type Server struct {
 	// Metrics reports whether there is a page of metrics to read.
 	Metrics bool `json:"metrics"`
 
-	// Labels are those of its metrics that have one value only.
+	// Labels are the labels of its metrics that have one value only.
 	Labels map[string]string `json:"labels,omitempty"`
 
-	// Info is what it tells about its settings, flattened: a.b.0.c. What looks
-	// like a secret is left out.
+	// Info holds its settings, with flattened names such as a.b.0.c. Values that
+	// may be secret are hidden.
 	Info map[string]string `json:"info,omitempty"`
 
 	// Workers are the addresses that a router has named, by role.
 	Workers []Worker `json:"workers,omitempty"`
 
-	// Asked are the questions that were asked, and what came of them.
+	// Asked are the questions that Detect has asked.
 	Asked []Question `json:"asked,omitempty"`
 
 	reach Reach
@@ -68,7 +68,7 @@ type Worker struct {
 	Healthy bool   `json:"healthy"`
 }
 
-// A Question is one that a server was asked.
+// A Question is a question to a server, and how far it came.
 type Question struct {
 	Path   string        `json:"path"`
 	Status int           `json:"status,omitempty"` // 0 if no answer came
@@ -76,17 +76,17 @@ type Question struct {
 	Reach  Reach         `json:"reach"`
 }
 
-// A Reach is how far a question came.
+// A Reach is how far a question to a server came.
 type Reach string
 
 // How far a question may come.
 const (
-	Unasked   Reach = ""
-	Reached   Reach = "reached" // an answer came, whatever its status
-	Refused   Reach = "refused" // nobody listens there
-	NoName    Reach = "no such name"
-	BadTLS    Reach = "TLS failed"
-	NoConnect Reach = "no connection" // none came about in time
-	Silent    Reach = "silent"        // connected, and no answer in time
-	Broken    Reach = "broken"        // the connection broke
+	ReachUnasked   Reach = ""
+	ReachAnswered  Reach = "reached" // an answer came, whatever its status
+	ReachRefused   Reach = "refused" // nothing listens there
+	ReachNoName    Reach = "no such name"
+	ReachBadTLS    Reach = "TLS failed"
+	ReachNoConnect Reach = "no connection" // not connected in time
+	ReachSilent    Reach = "silent"        // connected, and no answer in time
+	ReachBroken    Reach = "broken"        // the connection broke
 )

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// together makes one trail of several servers that play one part: what they
-// have and do is added up. Samples count that were taken at about one moment.
+// together makes one trail of several servers of one role. Their readings are added
+// up, of samples that were taken within 5 s.
 func together(ts []*trail, now time.Time) *trail {
 	if len(ts) == 0 {
 		return nil
@@ -38,7 +38,7 @@ func together(ts []*trail, now time.Time) *trail {
 	}
 	t := follow(all, now)
 	t.name, t.kind, t.role = fmt.Sprintf("%d servers for %s", len(ts), ts[0].role), ts[0].kind, ts[0].role
-	// Which of them has restarted is told by its own trail.
+	// A restart shows in a server's own trail only.
 	t.restart, t.evidence = time.Time{}, ""
 	for _, o := range ts {
 		if o.restart.After(t.restart) {
@@ -64,7 +64,7 @@ func (t *trail) near(at time.Time, bound time.Duration) *Sample {
 func (s *Sample) add(o *Sample) {
 	for m, v := range o.Readings {
 		switch m {
-		case KVUsage, StartTime:
+		case MetricKVUsage, MetricStartTime:
 			s.Readings[m] = max(s.Readings[m], v)
 		default:
 			s.Readings[m] += v

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// recentKept is how many endings of calls are remembered.
+	// recentKept is how many ended attempts are remembered.
 	recentKept = 2048
 
-	// provenAfter is for how long a service must have recovered for its fault to
-	// be forgotten.
+	// provenAfter is how long a service must count as recovered before its last
+	// fault is forgotten.
 	provenAfter = 5 * time.Minute
 )
 
-// A Monitor watches one service: it takes samples of its servers while calls are
-// in flight, and judges. It is an [llmclient.Adviser]. Make one with [New], tell
-// it of a client by [Monitor.Watch] and [Monitor.Note], and close it. It is safe
-// for concurrent use.
+// A Monitor watches one service. It takes samples of the servers while calls are
+// in flight, and makes verdicts. Make one with [New], wire it to each client with
+// [Monitor.Attach] and [Monitor.Watch], and call [Monitor.Close] at the end. It is
+// safe for concurrent use.
 type Monitor struct {
 	cfg  Config
 	ask  *asker
@@ -36,19 +36,19 @@ type Monitor struct {
 	mu      sync.Mutex
 	closed  bool
 	servers []*server
-	clients []Client
-	waiting []llmclient.InFlight // that an Adviser's question was about, and when
-	asked   time.Time
-	open    map[attempt]time.Time // attempts under way, by events
-	tried   map[string]time.Time  // workers that routers have named, by address, and when they were asked
+	clients []*watch
+	waiting []llmclient.InFlight  // the calls of the last Advise
+	asked   time.Time             // when that was
+	open    map[attempt]time.Time // attempts under way, by events: when they began
+	tried   map[string]time.Time  // when workers that routers named were asked, by address
 	recent  []Ended
-	relook  bool          // the next round finds out anew what the servers are
-	round   chan struct{} // closed when the round under way has ended; nil if there is none
-	rounded time.Time     // when the last one ended
+	relook  bool          // the next round detects anew what the servers are
+	round   chan struct{} // closed when the round under way ends; nil if there is none
+	rounded time.Time     // when the last round ended
 	verdict Verdict
-	told    State
-	fault   *Verdict
-	proven  time.Time // since when it has recovered from that
+	told    State     // of the last OnVerdict
+	fault   *Verdict  // the last one with a fault, until it is forgotten
+	proven  time.Time // since when the service counts as recovered from it
 	budget  budget
 }
 
@@ -75,8 +75,8 @@ func New(cfg Config) (*Monitor, error) {
 	return m, nil
 }
 
-// Close ends all questions, and returns when nothing runs any more. It may be
-// called several times, but not from OnVerdict.
+// Close cancels all questions, and returns when nothing runs any more. It may be
+// called several times, but not from OnVerdict, since it waits for that.
 func (m *Monitor) Close() error {
 	m.mu.Lock()
 	m.closed = true
@@ -89,17 +89,6 @@ func (m *Monitor) Close() error {
 	return nil
 }
 
-// Watch adds a client whose calls go to the service.
-func (m *Monitor) Watch(c Client) {
-	if c == nil {
-		return
-	}
-	m.mu.Lock()
-	m.clients = append(m.clients, c)
-	m.mu.Unlock()
-	m.wake()
-}
-
 func (m *Monitor) wake() {
 	select {
 	case m.kick <- struct{}{}:
@@ -107,7 +96,7 @@ func (m *Monitor) wake() {
 	}
 }
 
-// run takes samples while calls are in flight, and one after the last.
+// run starts rounds while calls are in flight, and one after the last call.
 func (m *Monitor) run() {
 	for {
 		select {
@@ -130,22 +119,17 @@ func (m *Monitor) run() {
 // active reports whether calls are in flight.
 func (m *Monitor) active() bool {
 	m.mu.Lock()
-	clients, open := slices.Clone(m.clients), len(m.open)
+	clients, open := m.clientsLocked(), len(m.open)
 	asked := time.Since(m.asked) < staleAfter && len(m.waiting) > 0
 	m.mu.Unlock()
 	if open > 0 || asked {
 		return true
 	}
-	for _, c := range clients {
-		if len(c.InFlight()) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(clients, func(c Client) bool { return len(m.inFlight(c)) > 0 })
 }
 
-// refresh makes sure that there is a round of samples that is not older than
-// maxAge, or returns when ctx ends. There is one round at a time.
+// refresh waits for a round of samples if the last one ended maxAge ago or earlier.
+// It starts the round unless one is under way. It returns early when ctx ends.
 func (m *Monitor) refresh(ctx context.Context, maxAge time.Duration) {
 	m.mu.Lock()
 	if m.closed || m.round == nil && !m.rounded.IsZero() && time.Since(m.rounded) < maxAge {
@@ -173,31 +157,25 @@ func (m *Monitor) refresh(ctx context.Context, maxAge time.Duration) {
 	}
 }
 
-// view is what the client's side knows now.
+// view is what the clients know now.
 func (m *Monitor) view() View {
 	m.mu.Lock()
 	v := View{Now: time.Now(), Fault: m.fault, Recent: slices.Clone(m.recent)}
-	clients := slices.Clone(m.clients)
+	clients := m.clientsLocked()
 	if len(clients) == 0 && v.Now.Sub(m.asked) < staleAfter {
 		v.Calls = slices.Clone(m.waiting)
 	}
 	m.mu.Unlock()
 	for _, c := range clients {
-		for _, f := range c.InFlight() {
+		for _, f := range m.inFlight(c) {
 			if m.concerns(f.Endpoint) {
 				v.Calls = append(v.Calls, f)
 			}
 		}
-		for _, one := range clientsOf(c) {
-			for _, ep := range one.Endpoints() {
-				if m.concerns(ep.Name) {
-					v.Endpoints = append(v.Endpoints, ep)
-				}
-			}
-		}
 	}
+	m.eachEndpoint(func(_ endpoints, ep llmclient.EndpointStatus) { v.Endpoints = append(v.Endpoints, ep) })
 	if m.cfg.Local != nil {
-		_ = contained(func() { v.Local = m.cfg.Local() })
+		m.contain("Local", func() { v.Local = m.cfg.Local() })
 		if v.Local == nil {
 			v.Local = []Activity{}
 		}
@@ -205,7 +183,7 @@ func (m *Monitor) view() View {
 	return v
 }
 
-// samples are all that are kept.
+// samples returns all that are kept.
 func (m *Monitor) samples() []Sample {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -219,7 +197,7 @@ func (m *Monitor) samples() []Sample {
 	return out
 }
 
-// Verdict judges by what is known now. It asks no server.
+// Verdict makes a verdict of what is known now. It asks no server.
 func (m *Monitor) Verdict() Verdict {
 	v, _ := m.judge()
 	return v
@@ -234,14 +212,14 @@ func (m *Monitor) judge() (Verdict, *facts) {
 	return v, f
 }
 
-// Check takes a sample of every server, unless there is a fresh one, and judges.
-// It returns when ctx ends at the latest.
+// Check samples every server, unless that was done in the last second, and makes a
+// verdict. When ctx ends it makes the verdict of what is known by then.
 func (m *Monitor) Check(ctx context.Context) Verdict {
 	m.refresh(ctx, time.Second)
 	return m.Verdict()
 }
 
-// keepLocked remembers a verdict.
+// keepLocked remembers a verdict, unless a later one is known.
 func (m *Monitor) keepLocked(v Verdict) {
 	if v.At.Before(m.verdict.At) {
 		return
@@ -250,7 +228,7 @@ func (m *Monitor) keepLocked(v Verdict) {
 	switch {
 	case v.State.Fault():
 		m.fault, m.proven = &v, time.Time{}
-	case v.State != Recovered || m.fault == nil:
+	case v.State != StateRecovered || m.fault == nil:
 	case m.proven.IsZero():
 		m.proven = v.At
 	case v.At.Sub(m.proven) >= provenAfter:
@@ -258,8 +236,8 @@ func (m *Monitor) keepLocked(v Verdict) {
 	}
 }
 
-// Explain returns the last verdict in one line, or nothing if it is old. It is made to be the client's Explain: it is quick and
-// asks nobody.
+// Explain returns the last verdict in one line, or nothing if it is older than
+// 30 s. It is made for [llmclient.Config.Explain]: it is quick, and asks no server.
 func (m *Monitor) Explain(endpoint string) string {
 	if m.cfg.Endpoint != "" && endpoint != "" && endpoint != m.cfg.Endpoint {
 		return ""
@@ -272,7 +250,7 @@ func (m *Monitor) Explain(endpoint string) string {
 	return m.verdict.Line()
 }
 
-// Servers returns what was found out about the servers so far.
+// Servers returns what is known about the servers so far.
 func (m *Monitor) Servers() []Server {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -283,18 +261,8 @@ func (m *Monitor) Servers() []Server {
 	return out
 }
 
-// contained runs a user's function. Its panic is an error.
-func contained(f func()) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("health: a function of the caller panicked: %v", r)
-		}
-	}()
-	f()
-	return nil
-}
-
-// sleep reports false if ctx ended first.
+// sleep reports false if ctx ended first. Package llmclient has a copy, which it
+// does not export.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -36,59 +36,59 @@ func TestNeighbours(t *testing.T) {
 			server: engine.ServerConfig{Engine: apart(
 				engine.Change{Kind: engine.Down, Side: engine.Prefill, At: changeAt, Until: changeAt + 15*time.Second},
 				engine.Change{Kind: engine.WedgeTransfer, At: changeAt},
-			)}, load: ordinary, want: states(health.PartialRestart), never: states(health.WedgedEngine),
+			)}, load: ordinary, want: states(health.StatePartialRestart), never: states(health.StateWedgedEngine),
 		},
 		"the decode side alone restarted, and all is well": {
 			server: engine.ServerConfig{Engine: apart(engine.Change{Kind: engine.Down, Side: engine.Decode, At: changeAt, Until: changeAt + 15*time.Second})},
-			load:   ordinary, want: states(health.Recovered, health.Healthy), never: states(health.PartialRestart, health.WedgedTransfer), lasts: 2 * time.Minute,
+			load:   ordinary, want: states(health.StateRecovered, health.StateHealthy), never: states(health.StatePartialRestart, health.StateWedgedTransfer), lasts: 2 * time.Minute,
 		},
 		"both sides restarted": {
 			server: engine.ServerConfig{Engine: apart(engine.Change{Kind: engine.Down, At: changeAt, Until: changeAt + 15*time.Second})},
-			load:   ordinary, want: states(health.Recovered, health.Healthy), never: states(health.PartialRestart, health.WedgedTransfer), lasts: 2 * time.Minute,
+			load:   ordinary, want: states(health.StateRecovered, health.StateHealthy), never: states(health.StatePartialRestart, health.StateWedgedTransfer), lasts: 2 * time.Minute,
 		},
 		"the router restarted": {
 			server: engine.ServerConfig{Engine: apart(engine.Change{Kind: engine.Down, Side: engine.Front, At: changeAt, Until: changeAt + 15*time.Second})},
-			load:   ordinary, want: states(health.Recovered, health.Healthy), never: states(health.PartialRestart, health.WedgedTransfer, health.WedgedEngine), lasts: 2 * time.Minute,
+			load:   ordinary, want: states(health.StateRecovered, health.StateHealthy), never: states(health.StatePartialRestart, health.StateWedgedTransfer, health.StateWedgedEngine), lasts: 2 * time.Minute,
 		},
 		"the router forgot all that it had, and goes on": {
 			server: engine.ServerConfig{Engine: apart(engine.Change{Kind: engine.Lose, Factor: 1, At: changeAt, Until: changeAt + 3*time.Second})},
-			load:   ordinary, want: states(health.Recovered, health.Healthy, health.Busy), never: states(health.PartialRestart, health.WedgedTransfer, health.WedgedEngine), lasts: 4 * time.Minute,
+			load:   ordinary, want: states(health.StateRecovered, health.StateHealthy, health.StateBusy), never: states(health.StatePartialRestart, health.StateWedgedTransfer, health.StateWedgedEngine), lasts: 4 * time.Minute,
 		},
 		"the prefill side's scheduler stops": {
 			server: engine.ServerConfig{Engine: apart(engine.Change{Kind: engine.Wedge, Side: engine.Prefill, At: changeAt})},
-			load:   ordinary, want: states(health.WedgedEngine, health.FrontEndAlone), never: states(health.PartialRestart),
+			load:   ordinary, want: states(health.StateWedgedEngine, health.StateFrontEndAlone), never: states(health.StatePartialRestart),
 		},
 		"the decode side's scheduler stops": {
 			server: engine.ServerConfig{Engine: apart(engine.Change{Kind: engine.Wedge, Side: engine.Decode, At: changeAt})},
-			load:   ordinary, want: states(health.WedgedEngine, health.FrontEndAlone), never: states(health.PartialRestart),
+			load:   ordinary, want: states(health.StateWedgedEngine, health.StateFrontEndAlone), never: states(health.StatePartialRestart),
 		},
 		"the router stops": {
 			server: engine.ServerConfig{Engine: apart(engine.Change{Kind: engine.Wedge, Side: engine.Front, At: changeAt})},
-			load:   ordinary, want: states(health.Lost, health.RouterFull, health.CannotTell), never: states(health.PartialRestart, health.WedgedTransfer, health.WedgedEngine),
+			load:   ordinary, want: states(health.StateLost, health.StateRouterFull, health.StateCannotTell), never: states(health.StatePartialRestart, health.StateWedgedTransfer, health.StateWedgedEngine),
 		},
 		"some transfers fail": {
 			server: engine.ServerConfig{Engine: apart(engine.Change{Kind: engine.FailTransfer, Factor: 0.9, At: changeAt})},
-			load:   ordinary, want: states(health.Failing), never: states(health.PartialRestart, health.WedgedTransfer, health.WedgedEngine),
+			load:   ordinary, want: states(health.StateFailing), never: states(health.StatePartialRestart, health.StateWedgedTransfer, health.StateWedgedEngine),
 		},
 		"metrics are switched off while all is well": {
 			server: engine.ServerConfig{Engine: changes(engine.Change{Kind: engine.NoMetrics, At: changeAt})},
-			load:   ordinary, want: states(health.Healthy), never: states(health.Unreachable, health.CannotTell, health.WedgedEngine, health.Lost),
+			load:   ordinary, want: states(health.StateHealthy), never: states(health.StateUnreachable, health.StateCannotTell, health.StateWedgedEngine, health.StateLost),
 		},
 		"half of the engine is lost, and what is left is enough": {
 			server: engine.ServerConfig{Engine: changes(engine.Change{Kind: engine.Capacity, Factor: 0.5, At: changeAt})},
-			load:   few, want: states(health.Healthy, health.Busy, health.Saturated), never: states(health.WedgedEngine, health.Lost),
+			load:   few, want: states(health.StateHealthy, health.StateBusy, health.StateSaturated), never: states(health.StateWedgedEngine, health.StateLost),
 		},
 		"the scheduler pauses for six seconds": {
 			server: engine.ServerConfig{Engine: changes(engine.Change{Kind: engine.Wedge, At: changeAt, Until: changeAt + 6*time.Second})},
-			load:   ordinary, want: states(health.Healthy, health.Busy, health.Recovered), never: states(health.WedgedEngine, health.FrontEndAlone, health.Lost, health.Unreachable),
+			load:   ordinary, want: states(health.StateHealthy, health.StateBusy, health.StateRecovered), never: states(health.StateWedgedEngine, health.StateFrontEndAlone, health.StateLost, health.StateUnreachable),
 		},
 		"the scheduler stops, and our pacer lets three calls through": {
 			server: engine.ServerConfig{Engine: changes(engine.Change{Kind: engine.Wedge, At: changeAt})},
-			load:   load{agents: 12, think: time.Second, prompt: 200}, client: three, want: states(health.WedgedEngine), never: states(health.OwnQueue),
+			load:   load{agents: 12, think: time.Second, prompt: 200}, client: three, want: states(health.StateWedgedEngine), never: states(health.StateOwnQueue),
 		},
 		"a server without metrics answers nothing more, and our pacer lets three calls through": {
 			server: engine.ServerConfig{Engine: changes(engine.Change{Kind: engine.Wedge, At: changeAt}), NoMetrics: true},
-			load:   load{agents: 12, think: time.Second, prompt: 200}, client: three, want: states(health.CannotTell, health.FrontEndAlone), never: states(health.OwnQueue),
+			load:   load{agents: 12, think: time.Second, prompt: 200}, client: three, want: states(health.StateCannotTell, health.StateFrontEndAlone), never: states(health.StateOwnQueue),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,8 +13,8 @@ type attempt struct {
 	call     uint64
 }
 
-// Note takes an event of a client; it is made to be its OnEvent, or to be called
-// from it. It is quick and never blocks on a question.
+// Note takes an event of a client. [Monitor.Attach] makes the client call it. It is
+// quick, and never waits for a question.
 func (m *Monitor) Note(e llmclient.Event) {
 	if !m.concerns(e.Endpoint) {
 		return
@@ -33,7 +33,7 @@ func (m *Monitor) Note(e llmclient.Event) {
 		if e.Kind == llmclient.EventDone {
 			delete(m.open, at)
 			if e.Err != nil {
-				return // its attempts have been told
+				return // its attempts have been noted
 			}
 		}
 		if e.Kind == llmclient.EventFailed || !there {

@@ -15,23 +15,24 @@ import (
 // maxLabels bounds how many labels are kept of a page.
 const maxLabels = 32
 
-// A Page is what a page of metrics says about one engine. A router's page may
-// be about several.
+// A Page is what a page of metrics says about one engine. A router's page may be
+// about several engines.
 type Page struct {
 	Kind     Kind
-	Role     Role // if it says
+	Role     Role // empty if the page does not say
 	Readings Readings
 
-	// Labels are those that most series have, and with one value, such as the model.
+	// Labels are those that at least half of the series have, with one value only,
+	// such as the model.
 	Labels map[string]string
 }
 
-// ReadMetrics reads a page in Prometheus's text format. What it does not know it
-// passes over. An error says where the page was broken; what stood before that
-// is returned all the same.
+// ReadMetrics reads a page in Prometheus's text format, and skips series that it
+// does not know. If the page is broken, it returns an error that says where, and
+// what it has read up to there.
 //
-// Replicas in one process (dp_rank, engine) are added up, fullness apart, of
-// which the highest counts. Ranks of one replica tell the same, and count once.
+// Replicas in one process (dp_rank, engine) are added up. Of their memory usage the
+// highest counts. Ranks of one replica report the same, and count once.
 func ReadMetrics(page []byte) ([]Page, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(thin(page)))
@@ -41,7 +42,7 @@ func ReadMetrics(page []byte) ([]Page, error) {
 	r := reader{pages: make(map[string]*counting)}
 	for name, f := range families {
 		kind, means := kindOf(name), meanings(name)
-		if kind == Unknown && means == nil {
+		if kind == KindUnknown && means == nil {
 			continue
 		}
 		for _, m := range f.GetMetric() {
@@ -51,11 +52,10 @@ func ReadMetrics(page []byte) ([]Page, error) {
 	return r.result(), err
 }
 
-// thin leaves out the lines that nothing is read from, which are most of a page
-// and of the work with it: what is not about a model server, descriptions, and
-// the buckets of distributions. It also leaves out what the text format does not
-// have and other formats do: exemplars, and types that are told twice, as pages
-// do that were put together of several.
+// thin drops the lines that nothing is read from, since they are most of a page and
+// of the work to parse it: series that are not about a model server, descriptions,
+// and buckets of histograms. It also drops what the parser refuses: exemplars, and
+// second TYPE lines on pages that were put together of several.
 func thin(page []byte) []byte {
 	out := make([]byte, 0, len(page)/4)
 	typed := make(map[string]bool)
@@ -67,7 +67,7 @@ func thin(page []byte) []byte {
 		switch {
 		case bytes.HasPrefix(line, []byte("#")) && !isType, bytes.HasSuffix(name, []byte("_bucket")):
 			continue
-		case kindOf(string(name)) == Unknown && names[string(name)] == nil:
+		case kindOf(string(name)) == KindUnknown && names[string(name)] == nil:
 			continue
 		case isType && typed[string(name)]:
 			continue
@@ -82,10 +82,10 @@ func thin(page []byte) []byte {
 	return out
 }
 
-// A reader puts series where they belong.
+// A reader sorts series by the pages that they belong to.
 type reader struct {
 	pages map[string]*counting // by the kind and role
-	start map[rank]float64     // of the process, whose series has no labels of its own
+	start map[rank]float64     // when the process started: that series has no engine's labels
 }
 
 // A rank is one process of one replica.
@@ -107,11 +107,12 @@ func (r *reader) read(kind Kind, meanings []meaning, t dto.MetricType, m *dto.Me
 		labels[l.GetName()] = l.GetValue()
 	}
 	if labels["priority"] != "" {
-		return // a part of the series in which it is empty
+		return // it is counted in the series with an empty priority
 	}
 	v, ok := value(t, m)
-	at := rank{labels["dp_rank"] + "/" + labels["engine"], labels["pp_rank"] + "/" + labels["tp_rank"] + "/" + labels["moe_ep_rank"]}
-	if kind == Unknown {
+	at := rank{labels["dp_rank"] + "/" + labels["engine"],
+		labels["pp_rank"] + "/" + labels["tp_rank"] + "/" + labels["moe_ep_rank"]}
+	if kind == KindUnknown {
 		if ok {
 			if r.start == nil {
 				r.start = make(map[rank]float64)
@@ -121,7 +122,7 @@ func (r *reader) read(kind Kind, meanings []meaning, t dto.MetricType, m *dto.Me
 		return
 	}
 	role := Role(labels["engine_type"])
-	if kind == Gateway {
+	if kind == KindGateway {
 		role = RoleRouter
 	}
 	key := string(kind) + "/" + string(role)
@@ -138,7 +139,7 @@ func (r *reader) read(kind Kind, meanings []meaning, t dto.MetricType, m *dto.Me
 			continue
 		}
 		at := at
-		if kind == Gateway && mean.metric == Active {
+		if kind == KindGateway && mean.metric == MetricActive {
 			at.replica += "/" + labels["worker"]
 		}
 		if c.values[mean.metric] == nil {
@@ -160,7 +161,7 @@ func (r *reader) read(kind Kind, meanings []meaning, t dto.MetricType, m *dto.Me
 	}
 }
 
-// value returns what a series says; of a distribution, how many values it has.
+// value returns the value of a series, or the number of observations.
 func value(t dto.MetricType, m *dto.Metric) (float64, bool) {
 	var v float64
 	switch t {
@@ -186,7 +187,7 @@ func (r *reader) result() []Page {
 			p.Readings[m] = total(m, ranks)
 		}
 		for _, at := range r.start {
-			p.Readings[StartTime] = max(p.Readings[StartTime], at)
+			p.Readings[MetricStartTime] = max(p.Readings[MetricStartTime], at)
 		}
 		for _, name := range slices.Sorted(maps.Keys(c.labels)) {
 			if v := c.labels[name]; v != "" && 2*c.seen[name] >= c.series && len(p.Labels) < maxLabels {
@@ -201,7 +202,7 @@ func (r *reader) result() []Page {
 	return pages
 }
 
-// total puts ranks and replicas together.
+// total makes one value of those of all ranks and replicas.
 func total(m Metric, ranks map[rank]float64) float64 {
 	replicas := make(map[string]float64)
 	for at, v := range ranks {
@@ -213,9 +214,9 @@ func total(m Metric, ranks map[rank]float64) float64 {
 		most = max(most, v)
 	}
 	switch m {
-	case KVUsage, StartTime:
+	case MetricKVUsage, MetricStartTime:
 		return most
-	case Active:
+	case MetricActive:
 		// With prefill and decode apart a router counts each request twice.
 		return most
 	}

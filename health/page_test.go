@@ -21,55 +21,55 @@ func TestReadMetrics(t *testing.T) {
 		want  r // among others
 		not   []health.Metric
 	}{
-		"sglang-unified": {health.SGLang, health.RoleUnified, "qwen3-235b", r{
-			health.Running: 3, health.Waiting: 2, health.PutOff: 0, health.KVUsage: 0.37, health.Throughput: 412.66,
-			health.Requests: 911, health.Aborted: 17, health.Preempted: 2, health.PromptTokens: 5.4311e6, health.Generated: 812345,
-			health.Computed: 2.33e6, health.Decoded: 812990, health.FirstTokens: 906, health.Steps: 811439, health.Finished: 894,
-			health.StartTime: 1.79e9,
-		}, []health.Metric{health.Inflight, health.Transferring, health.TransferFailed}},
-		"sglang-unified-older": {health.SGLang, "", "qwen3-235b", r{
-			health.Running: 3, health.Generated: 812345, health.Steps: 811439,
-		}, []health.Metric{health.Computed, health.Decoded, health.StartTime}},
-		"sglang-prefill": {health.SGLang, health.RolePrefill, "qwen3-235b", r{
-			health.Running: 0, health.Bootstrap: 1, health.Inflight: 21, health.TransferFailed: 21, health.BootstrapFailed: 4,
-		}, []health.Metric{health.Prealloc}},
-		"sglang-decode": {health.SGLang, health.RoleDecode, "qwen3-235b", r{
-			health.Running: 0, health.Prealloc: 5, health.Transferring: 4, health.Transfers: 204, health.TransferFailed: 0, health.Throughput: 0,
-		}, []health.Metric{health.Inflight}},
+		"sglang-unified": {health.KindSGLang, health.RoleUnified, "qwen3-235b", r{
+			health.MetricRunning: 3, health.MetricWaiting: 2, health.MetricPutOff: 0, health.MetricKVUsage: 0.37, health.MetricThroughput: 412.66,
+			health.MetricRequests: 911, health.MetricAborted: 17, health.MetricPreempted: 2, health.MetricPromptTokens: 5.4311e6, health.MetricGenerated: 812345,
+			health.MetricComputed: 2.33e6, health.MetricDecoded: 812990, health.MetricFirstTokens: 906, health.MetricSteps: 811439, health.MetricFinished: 894,
+			health.MetricStartTime: 1.79e9,
+		}, []health.Metric{health.MetricInflight, health.MetricTransferring, health.MetricTransferFailed}},
+		"sglang-unified-older": {health.KindSGLang, "", "qwen3-235b", r{
+			health.MetricRunning: 3, health.MetricGenerated: 812345, health.MetricSteps: 811439,
+		}, []health.Metric{health.MetricComputed, health.MetricDecoded, health.MetricStartTime}},
+		"sglang-prefill": {health.KindSGLang, health.RolePrefill, "qwen3-235b", r{
+			health.MetricRunning: 0, health.MetricBootstrap: 1, health.MetricInflight: 21, health.MetricTransferFailed: 21, health.MetricBootstrapFailed: 4,
+		}, []health.Metric{health.MetricPrealloc}},
+		"sglang-decode": {health.KindSGLang, health.RoleDecode, "qwen3-235b", r{
+			health.MetricRunning: 0, health.MetricPrealloc: 5, health.MetricTransferring: 4, health.MetricTransfers: 204, health.MetricTransferFailed: 0, health.MetricThroughput: 0,
+		}, []health.Metric{health.MetricInflight}},
 		// Replicas are added up, ranks of one are the same thing twice, and the
 		// fullest replica counts.
-		"sglang-replicas": {health.SGLang, health.RoleUnified, "qwen3-235b", r{
-			health.Running: 7, health.Generated: 1500, health.KVUsage: 0.9,
+		"sglang-replicas": {health.KindSGLang, health.RoleUnified, "qwen3-235b", r{
+			health.MetricRunning: 7, health.MetricGenerated: 1500, health.MetricKVUsage: 0.9,
 		}, nil},
-		"vllm": {health.VLLM, "", "qwen3-235b", r{
-			health.Running: 6, health.Waiting: 11, health.KVUsage: 0.93, health.Preempted: 12, health.Generated: 402113,
-			health.Finished: 840, health.Aborted: 33, health.Rejected: 7, health.FirstTokens: 873, health.Steps: 401240, health.StartTime: 1.79e9,
-		}, []health.Metric{health.Computed, health.PutOff}},
-		"vllm-older": {health.VLLM, "", "qwen3-235b", r{
-			health.KVUsage: 0.93, health.PutOff: 1, health.Steps: 401240,
-		}, []health.Metric{health.Rejected}},
+		"vllm": {health.KindVLLM, "", "qwen3-235b", r{
+			health.MetricRunning: 6, health.MetricWaiting: 11, health.MetricKVUsage: 0.93, health.MetricPreempted: 12, health.MetricGenerated: 402113,
+			health.MetricFinished: 840, health.MetricAborted: 33, health.MetricRejected: 7, health.MetricFirstTokens: 873, health.MetricSteps: 401240, health.MetricStartTime: 1.79e9,
+		}, []health.Metric{health.MetricComputed, health.MetricPutOff}},
+		"vllm-older": {health.KindVLLM, "", "qwen3-235b", r{
+			health.MetricKVUsage: 0.93, health.MetricPutOff: 1, health.MetricSteps: 401240,
+		}, []health.Metric{health.MetricRejected}},
 		// As another format has it: counters' types without _total, and exemplars.
-		"vllm-openmetrics": {health.VLLM, "", "qwen3-235b", r{
-			health.Running: 6, health.Preempted: 12, health.Generated: 402113, health.Finished: 840, health.Aborted: 33, health.FirstTokens: 873, health.Steps: 401240,
+		"vllm-openmetrics": {health.KindVLLM, "", "qwen3-235b", r{
+			health.MetricRunning: 6, health.MetricPreempted: 12, health.MetricGenerated: 402113, health.MetricFinished: 840, health.MetricAborted: 33, health.MetricFirstTokens: 873, health.MetricSteps: 401240,
 		}, nil},
 		// As collectors spell them.
-		"vllm-collected": {health.VLLM, "", "qwen3-235b", r{
-			health.Running: 6, health.KVUsage: 0.93, health.PutOff: 1, health.Generated: 402113, health.Preempted: 12, health.Finished: 840, health.Steps: 401240,
-		}, []health.Metric{health.Rejected}},
-		"sglang-loads": {health.SGLang, health.RoleUnified, "qwen3-235b", r{
-			health.Running: 3, health.Waiting: 2, health.KVUsage: 0.37, health.Requests: 911, health.Generated: 812345, health.Computed: 2.33e6, health.Decoded: 812990,
+		"vllm-collected": {health.KindVLLM, "", "qwen3-235b", r{
+			health.MetricRunning: 6, health.MetricKVUsage: 0.93, health.MetricPutOff: 1, health.MetricGenerated: 402113, health.MetricPreempted: 12, health.MetricFinished: 840, health.MetricSteps: 401240,
+		}, []health.Metric{health.MetricRejected}},
+		"sglang-loads": {health.KindSGLang, health.RoleUnified, "qwen3-235b", r{
+			health.MetricRunning: 3, health.MetricWaiting: 2, health.MetricKVUsage: 0.37, health.MetricRequests: 911, health.MetricGenerated: 812345, health.MetricComputed: 2.33e6, health.MetricDecoded: 812990,
 		}, nil},
-		"tgi-totals": {health.TGI, "", "", r{health.Running: 16, health.Requests: 5120, health.Finished: 5099}, nil},
-		"llamacpp": {health.LlamaCPP, "", "", r{
-			health.Running: 2, health.Waiting: 1, health.PromptTokens: 91233, health.Generated: 20411, health.Steps: 20988, health.Throughput: 33.4,
-		}, []health.Metric{health.KVUsage}},
-		"llamacpp-older": {health.LlamaCPP, "", "", r{health.KVUsage: 0.42}, nil},
-		"tgi": {health.TGI, "", "", r{
-			health.Running: 16, health.Waiting: 4, health.Requests: 5120, health.Finished: 5099, health.FirstTokens: 5099,
+		"tgi-totals": {health.KindTGI, "", "", r{health.MetricRunning: 16, health.MetricRequests: 5120, health.MetricFinished: 5099}, nil},
+		"llamacpp": {health.KindLlamaCPP, "", "", r{
+			health.MetricRunning: 2, health.MetricWaiting: 1, health.MetricPromptTokens: 91233, health.MetricGenerated: 20411, health.MetricSteps: 20988, health.MetricThroughput: 33.4,
+		}, []health.Metric{health.MetricKVUsage}},
+		"llamacpp-older": {health.KindLlamaCPP, "", "", r{health.MetricKVUsage: 0.42}, nil},
+		"tgi": {health.KindTGI, "", "", r{
+			health.MetricRunning: 16, health.MetricWaiting: 4, health.MetricRequests: 5120, health.MetricFinished: 5099, health.MetricFirstTokens: 5099,
 		}, nil},
-		"gateway": {health.Gateway, health.RoleRouter, "", r{
-			health.Requests: 1203, health.Finished: 1101, health.Rejected: 88, health.Connections: 61, health.Active: 40,
-			health.WorkersUp: 1, health.Workers: 2, health.TransferFailed: 21, health.Errors: 90,
+		"gateway": {health.KindGateway, health.RoleRouter, "", r{
+			health.MetricRequests: 1203, health.MetricFinished: 1101, health.MetricRejected: 88, health.MetricConnections: 61, health.MetricActive: 40,
+			health.MetricWorkersUp: 1, health.MetricWorkers: 2, health.MetricTransferFailed: 21, health.MetricErrors: 90,
 		}, nil},
 	}
 	for name, tt := range tests {
@@ -100,13 +100,13 @@ func TestReadMetrics(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, pages, 2)
 		assert.Equal(t, []health.Role{health.RoleDecode, health.RolePrefill}, []health.Role{pages[0].Role, pages[1].Role})
-		assert.Equal(t, []float64{7, 1}, []float64{pages[0].Readings[health.Running], pages[1].Readings[health.Running]})
+		assert.Equal(t, []float64{7, 1}, []float64{pages[0].Readings[health.MetricRunning], pages[1].Readings[health.MetricRunning]})
 	})
 	t.Run("what stood before a broken line is read", func(t *testing.T) {
 		pages, err := health.ReadMetrics([]byte("vllm:num_requests_running 3\nvllm:num_requests_waiting{ 4\nvllm:num_preemptions_total 5\n"))
 		assert.ErrorContains(t, err, "health: page of metrics: text format parsing error in line 2")
 		require.Len(t, pages, 1)
-		assert.Equal(t, 3.0, pages[0].Readings[health.Running])
+		assert.Equal(t, 3.0, pages[0].Readings[health.MetricRunning])
 	})
 	t.Run("numbers that are none", func(t *testing.T) {
 		pages, err := health.ReadMetrics([]byte("vllm:num_requests_running NaN\nvllm:num_requests_waiting +Inf\nvllm:num_preemptions_total -5\n"))
@@ -138,7 +138,7 @@ func FuzzReadMetrics(f *testing.F) {
 			t.Errorf("error %q names no package", err)
 		}
 		for _, p := range pages {
-			if p.Kind == health.Unknown {
+			if p.Kind == health.KindUnknown {
 				t.Error("a page of nothing known")
 			}
 			for m, v := range p.Readings {

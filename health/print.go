@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// String returns the verdict as a page for somebody who was woken by it: the
-// cause, since when and for whom, what to do, both views side by side, and what
-// was made of them.
+// String returns the verdict as a page for the engineer on call: the cause, since
+// when and for how many calls, what to do, the client's and the servers' side in
+// two columns, the evidence, and what was ruled out.
 func (v Verdict) String() string {
 	if v.State == "" {
 		return "health: nothing is known yet\n"
 	}
 	var b strings.Builder
 	b.WriteString(strings.ToUpper(string(v.State)))
-	if !v.Since.IsZero() && (v.State.Fault() || v.State == CannotTell) {
+	if !v.Since.IsZero() && (v.State.Fault() || v.State == StateCannotTell) {
 		fmt.Fprintf(&b, " since %s%s", v.Since.Format(time.TimeOnly), forHowLong(v.At.Sub(v.Since)))
 	}
 	fmt.Fprintf(&b, " (%s confidence)\n", v.Confidence)
 	var because []string
 	for i, f := range v.Evidence {
-		if i == 0 && v.State != CannotTell {
+		if i == 0 && v.State != StateCannotTell {
 			fmt.Fprintf(&b, "  %s\n", f)
 			continue
 		}
@@ -41,7 +41,7 @@ func (v Verdict) String() string {
 		}
 	}
 	list("what to do", v.Do)
-	if v.State == CannotTell {
+	if v.State == StateCannotTell {
 		list("what would tell", v.WouldTell)
 	}
 	b.WriteByte('\n')
@@ -49,24 +49,25 @@ func (v Verdict) String() string {
 	beside(&b, ours, append([]string{"THE SERVER"}, v.sheet.theirs...))
 	list("because", because)
 	list("ruled out", v.ruledOut())
-	if v.State != CannotTell {
+	if v.State != StateCannotTell {
 		list("what would tell more", v.WouldTell)
 	}
 	return b.String()
 }
 
-// line says whether all calls are in the same trouble.
+// line says whether all calls have the same trouble.
 func (u Uniformity) line(now time.Time) string {
 	switch {
 	case u.Of == 0:
 		return ""
 	case u.Systemic:
-		return fmt.Sprintf("%d of %d calls are in phase %s, and none has got anywhere since %s%s: it is all of them", u.Calls, u.Of, u.Phase, u.Since.Format(time.TimeOnly), forHowLong(now.Sub(u.Since)))
+		return fmt.Sprintf("%d of %d calls are in phase %s, and none has got anywhere since %s%s: it is all of them",
+			u.Calls, u.Of, u.Phase, u.Since.Format(time.TimeOnly), forHowLong(now.Sub(u.Since)))
 	}
 	return fmt.Sprintf("%d of %d calls are in phase %s", u.Calls, u.Of, u.Phase)
 }
 
-// forHowLong says how long something has lasted, or nothing if it began just now.
+// forHowLong says how long something has lasted, or nothing below 1 s.
 func forHowLong(d time.Duration) string {
 	if d < time.Second {
 		return ""
@@ -74,13 +75,12 @@ func forHowLong(d time.Duration) string {
 	return ", for " + short(d)
 }
 
-// ruledOut are the faults that it is not, those together that the same fact
-// rules out.
+// ruledOut are the faults that were ruled out, grouped by the fact that did it.
 func (v Verdict) ruledOut() []string {
 	var facts []string
 	states := make(map[string][]string)
 	for _, e := range v.RuledOut {
-		if !e.State.Fault() && e.State != Saturated {
+		if !e.State.Fault() && e.State != StateSaturated {
 			continue
 		}
 		if !slices.Contains(facts, e.By) {
@@ -118,7 +118,7 @@ func beside(b *strings.Builder, left, right []string) {
 	}
 }
 
-// wrap breaks a text into lines at spaces.
+// wrap breaks a text into lines of a width, at spaces.
 func wrap(s string, width int) []string {
 	var out []string
 	for len(s) > width {

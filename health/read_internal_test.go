@@ -14,11 +14,11 @@ func TestReadSlots(t *testing.T) {
 		body string
 		want Readings
 	}{
-		"as now":        {`[{"id":0,"is_processing":true,"next_token":[{"n_decoded":17}]},{"id":1,"is_processing":false,"next_token":[{"n_decoded":99}]}]`, Readings{Running: 1, SlotTokens: 17}},
-		"older":         {`[{"id":0,"is_processing":true,"next_token":{"n_decoded":5}}]`, Readings{Running: 1, SlotTokens: 5}},
-		"at rest":       {`[{"id":0,"is_processing":false}]`, Readings{Running: 0, SlotTokens: 0}},
+		"as now":        {`[{"id":0,"is_processing":true,"next_token":[{"n_decoded":17}]},{"id":1,"is_processing":false,"next_token":[{"n_decoded":99}]}]`, Readings{MetricRunning: 1, MetricSlotTokens: 17}},
+		"older":         {`[{"id":0,"is_processing":true,"next_token":{"n_decoded":5}}]`, Readings{MetricRunning: 1, MetricSlotTokens: 5}},
+		"at rest":       {`[{"id":0,"is_processing":false}]`, Readings{MetricRunning: 0, MetricSlotTokens: 0}},
 		"no list":       {`{"error":"disabled"}`, nil},
-		"strange ones":  {`[{"is_processing":true,"next_token":"x"},{"is_processing":true,"next_token":[{"n_decoded":-4}]}]`, Readings{Running: 2, SlotTokens: 0}},
+		"strange ones":  {`[{"is_processing":true,"next_token":"x"},{"is_processing":true,"next_token":[{"n_decoded":-4}]}]`, Readings{MetricRunning: 2, MetricSlotTokens: 0}},
 		"nothing there": {``, nil},
 	}
 	for name, tt := range tests {

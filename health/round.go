@@ -3,53 +3,54 @@ package health
 import (
 	"context"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/neverhang/neverhang/breaker"
+	"github.com/neverhang/neverhang/llmclient"
 )
 
-// A server is a target as the monitor knows it. What is not guarded by the
-// monitor's mutex is used by one round at a time.
+// A server is a target, and what the Monitor knows of it. Fields that the Monitor's
+// mutex does not guard are used by one round at a time.
 type server struct {
 	p       *place
-	known   bool      // it was found out what it is
-	looked  time.Time // when
-	misses  int       // samples in a row that did not reach it
+	known   bool      // it was detected what it is
+	looked  time.Time // when that was tried last
+	misses  int       // samples in a row that were not answered
 	next    time.Time // when it may be asked again
-	asks    time.Time // when its scheduler may be
+	asks    time.Time // when its scheduler may be asked again
 	deaf    int       // questions in a row that its scheduler did not answer
-	samples int
+	samples int       // how many are kept
 
 	info   Server             // guarded
 	window window             // guarded
-	inside map[string]*window // guarded: of engines that are seen through the router only
+	inside map[string]*window // guarded: of engines whose metrics come from this router
 }
 
 const (
-	// relook is how often it is asked again what a server is: another may have
-	// come in its place.
+	// relook is how often a server is detected anew, since another may have taken
+	// its place.
 	relook = 10 * time.Minute
 
-	// anewAfter is how soon it may be asked again, if one seems to have come.
+	// anewAfter is the least time between two detections, if a restart was seen.
 	anewAfter = time.Minute
 
-	// most is the longest pause between two questions to a server that does not
-	// answer. Longer ones would leave what is known of it stale.
-	most = 25 * time.Second
+	// longestPause is the longest time between two questions to a server that does
+	// not answer. After a longer one what is known of it would be stale.
+	longestPause = 25 * time.Second
 
-	// patient is how often one that refuses connections is asked at the usual
-	// pace: nothing is left behind there, and a restart shows at once.
-	patient = 6
+	// refusalsAtPace is how often a server that refuses connections is asked at the
+	// usual pace. Nothing is left behind there, and a restart shows at once.
+	refusalsAtPace = 6
 )
 
 func newServer(p *place, samples int) *server {
-	return &server{p: p, samples: samples, info: Server{Name: p.Name, URL: p.public, Role: p.Role}, window: window{most: samples}}
+	return &server{p: p, samples: samples, info: Server{Name: p.Name, URL: p.public, Role: p.Role},
+		window: window{most: samples}}
 }
 
-// sample is one round: it asks every server that is due, all at the same time,
-// judges, and tells.
+// sample is one round. It asks every server that is due, all at the same time, and
+// makes a verdict. Clients hear of it, and so does OnVerdict if the state is new.
 func (m *Monitor) sample() {
 	m.mu.Lock()
 	servers, anew := m.servers, m.relook
@@ -78,11 +79,11 @@ func (m *Monitor) sample() {
 	m.told = v.State
 	m.mu.Unlock()
 	if news && m.cfg.OnVerdict != nil {
-		_ = contained(func() { m.cfg.OnVerdict(v) })
+		m.contain("OnVerdict", func() { m.cfg.OnVerdict(v) })
 	}
 }
 
-// waits reports whether calls have got nowhere for long.
+// waits reports whether any call has been without progress for quietAfter.
 func (m *Monitor) waits() bool { return len(gather(m.view(), nil).quiet) > 0 }
 
 // visit takes a sample of one server, within the timeout.
@@ -92,61 +93,79 @@ func (m *Monitor) visit(s *server, quiet bool) {
 	start := time.Now()
 	var said heard
 	if !s.known || start.Sub(s.looked) >= relook && !quiet {
-		info, answers := m.ask.detect(ctx, s.p, m.cfg.Timeout)
-		said = answers
-		found := info.Kind != Unknown || info.reach == Reached
-		if page, _ := info.asked("/metrics"); s.info.Metrics && page.Reach != Reached {
-			found = false // it had one, and was not answered: that may pass
-		}
-		s.looked = start
-		switch {
-		case found:
-			s.known = true
-			m.mu.Lock()
-			s.info = info
-			m.mu.Unlock()
-		case s.known:
-			s.looked = start.Add(anewAfter - relook)
-		}
-		if s.p.Role == "" && found {
-			s.p.Role = info.Role
-		}
+		said = m.identify(ctx, s, start)
 	}
 	out := Sample{Target: s.p.Name, Kind: s.info.Kind, Role: s.info.Role, At: start}
 	got := m.look(ctx, s, &out, said)
 	out.Took = time.Since(start)
 	out.Reach, out.Status = got.reach, got.status
-	if got.reach == Unasked || m.ctx.Err() != nil {
-		return // the budget is used up, or we are being closed
+	if got.reach == ReachUnasked || m.ctx.Err() != nil {
+		return // the budget is used up, or the Monitor is being closed
 	}
-	if out.Reach == Reached {
-		s.misses, s.next = 0, time.Time{}
-		if s.info.Kind != LlamaCPP {
+	if out.Reach == ReachAnswered {
+		s.misses = 0
+		if s.info.Kind != KindLlamaCPP {
 			m.doubt(ctx, s, &out, quiet, said)
 		}
 	} else {
 		s.misses++
-		pause := min(m.cfg.Interval<<min(s.misses-1, 5), most)
-		if out.Reach == Refused && s.misses <= patient {
-			pause = m.cfg.Interval
-		}
-		s.next = start.Add(pause - m.cfg.Interval/4) // rounds do not come to the moment
 	}
-	if hosted(s.p.host) != Unknown || s.info.Kind == Compatible {
-		s.next = start.Add(most) // it tells next to nothing, and may count every request
+	s.next = time.Time{}
+	if pause := s.pause(out.Reach, m.cfg.Interval); pause > 0 {
+		s.next = start.Add(pause)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if n := len(s.window.list); n > 0 && out.told() && s.window.list[n-1].told() && replaced(&s.window.list[n-1], &out) != "" && start.Sub(s.looked) >= anewAfter {
+	if s.window.replacedBy(&out) && start.Sub(s.looked) >= anewAfter {
 		s.known = false // it may be another version, or another server
 	}
 	s.window.add(out)
 }
 
-// look asks the question that shows most. If that was not answered the last time
-// or two, it asks another one beside it: a page of metrics may be all that hangs.
+// identify detects what a server is, and returns its answers. What is known of a
+// server is kept while it does not answer.
+func (m *Monitor) identify(ctx context.Context, s *server, now time.Time) heard {
+	info, said := m.ask.detect(ctx, s.p, m.cfg.Timeout)
+	found := info.Kind != KindUnknown || info.reach == ReachAnswered
+	if page, _ := info.asked("/metrics"); s.info.Metrics && page.Reach != ReachAnswered {
+		found = false // it has metrics that it did not answer this time
+	}
+	s.looked = now
+	switch {
+	case found:
+		s.known = true
+		m.mu.Lock()
+		s.info = info
+		m.mu.Unlock()
+		if s.p.Role == "" {
+			s.p.Role = info.Role
+		}
+	case s.known:
+		s.looked = now.Add(anewAfter - relook)
+	}
+	return said
+}
+
+// pause is how long the server is left alone after a sample. It is 0 if the next
+// round may ask it.
+func (s *server) pause(came Reach, interval time.Duration) time.Duration {
+	early := interval / 4 // a round may come a little early
+	switch {
+	case hosted(s.p.host) != KindUnknown || s.info.Kind == KindCompatible:
+		return longestPause // it says next to nothing, and may count each request
+	case came == ReachAnswered:
+		return 0
+	case came == ReachRefused && s.misses <= refusalsAtPace:
+		return interval - early
+	}
+	return min(interval<<min(s.misses-1, 5), longestPause) - early
+}
+
+// look asks for the metrics, or a plainer question if there are none. If the last
+// one or two samples failed, it asks both at the same time, since the page of
+// metrics may be all that hangs.
 func (m *Monitor) look(ctx context.Context, s *server, out *Sample, said heard) answer {
-	if s.info.Kind == LlamaCPP && s.known {
+	if s.info.Kind == KindLlamaCPP && s.known {
 		return m.inTurn(ctx, s, out, said)
 	}
 	if !s.info.Metrics && s.known {
@@ -164,17 +183,17 @@ func (m *Monitor) look(ctx context.Context, s *server, out *Sample, said heard) 
 	case a.ok():
 		m.read(s, a, out)
 		return a
-	case beside && other.reach == Reached:
+	case beside && other.reach == ReachAnswered:
 		return other
-	case beside || a.reach != Reached:
+	case beside || a.reach != ReachAnswered:
 		return a
 	}
 	return m.plainly(ctx, s, out, said)
 }
 
-// inTurn asks a server that tells its metrics between two steps of its work, as
-// llama.cpp does: in a long prompt that may be minutes. If it was silent the last
-// time, its front end is asked beside, which knows its models at any moment.
+// inTurn asks llama.cpp, which answers for its metrics between two batches only: in
+// a long prompt that may take minutes. If it was silent the last time, its front
+// end is asked for the models at the same time, which it answers at once.
 func (m *Monitor) inTurn(ctx context.Context, s *server, out *Sample, said heard) answer {
 	now := time.Now()
 	var front answer
@@ -196,42 +215,42 @@ func (m *Monitor) inTurn(ctx context.Context, s *server, out *Sample, said heard
 			m.read(s, a, out)
 		}
 	}
-	if !s.info.Metrics || a.reach == Reached && !a.ok() {
+	if !s.info.Metrics || a.reach == ReachAnswered && !a.ok() {
 		a = m.plainly(ctx, s, out, said)
 	}
 	wg.Wait()
-	if a.reach != Silent || front.reach != Reached {
+	if a.reach != ReachSilent || front.reach != ReachAnswered {
 		s.deaf, s.asks = 0, time.Time{}
 		return a
 	}
 	s.deaf++
 	s.asks = s.asksAgain(now, m.cfg.Interval)
-	out.Scheduler, out.AskedAt = Silent, now
+	out.Scheduler, out.AskedAt = ReachSilent, now
 	return front
 }
 
-// asksAgain is when a scheduler may be asked again that did not answer.
+// asksAgain is when a scheduler that did not answer may be asked again.
 func (s *server) asksAgain(asked time.Time, interval time.Duration) time.Time {
-	return asked.Add(min(interval<<min(s.deaf-1, 5), most) - interval/4)
+	return asked.Add(min(interval<<min(s.deaf-1, 5), longestPause) - interval/4)
 }
 
-// plainly asks the question that a server without metrics knows.
+// plainly asks the free question that this kind of server answers without metrics.
 func (m *Monitor) plainly(ctx context.Context, s *server, out *Sample, said heard) answer {
 	path, full := "/models", s.p.api+"/models"
 	switch s.info.Kind {
-	case SGLang:
+	case KindSGLang:
 		path = "/model_info"
-	case VLLM:
+	case KindVLLM:
 		path = "/health"
-	case LlamaCPP:
+	case KindLlamaCPP:
 		path = "/slots"
-	case Ollama:
+	case KindOllama:
 		path = "/api/version"
-	case TGI:
+	case KindTGI:
 		path = "/info"
-	case LiteLLM:
+	case KindLiteLLM:
 		path = "/health/liveliness"
-	case Gateway:
+	case KindGateway:
 		path = "/readiness"
 	}
 	if path != "/models" {
@@ -239,39 +258,41 @@ func (m *Monitor) plainly(ctx context.Context, s *server, out *Sample, said hear
 	}
 	a := m.question(ctx, s, full, said)
 	switch {
-	case s.info.Kind == VLLM && a.status == http.StatusServiceUnavailable:
+	case s.info.Kind == KindVLLM && a.status == http.StatusServiceUnavailable:
 		out.EngineDead = true
-	case s.info.Kind == LlamaCPP && a.ok():
+	case s.info.Kind == KindLlamaCPP && a.ok():
 		out.Readings = readSlots(a.body)
-	case s.info.Kind == Gateway && a.ok():
+	case s.info.Kind == KindGateway && a.ok():
 		m.through(ctx, s)
 	}
 	return a
 }
 
-// read reads a page of metrics. A router's may be about engines as well.
+// read reads the part of a page of metrics that is about the server itself. A
+// router's page may be about engines as well.
 func (m *Monitor) read(s *server, a answer, out *Sample) {
 	pages, _ := ReadMetrics(a.body)
 	for _, p := range pages {
 		if len(pages) == 1 || p.Kind == s.info.Kind && (p.Role == "" || p.Role == s.info.Role) {
 			out.Readings = p.Readings
 			out.Kind = p.Kind
-			if at, ok := p.Readings[StartTime]; ok {
-				out.Readings[StartTime] = max(0, at-a.ahead.Seconds())
+			if at, ok := p.Readings[MetricStartTime]; ok {
+				out.Readings[MetricStartTime] = max(0, at-a.ahead.Seconds())
 			}
 		}
 	}
 }
 
-// doubt asks a server's scheduler, if there is reason to: calls wait, and
-// nothing moves or nothing is told.
+// doubt asks a server's scheduler if calls wait while the metrics stand still or
+// are missing.
 func (m *Monitor) doubt(ctx context.Context, s *server, out *Sample, quiet bool, said heard) {
 	m.mu.Lock()
 	var before *Sample
 	if n := len(s.window.list); n > 0 {
 		before = &s.window.list[n-1]
 	}
-	still := before.told() && out.told() && !worked(before.Readings, out.Readings) && !stirred(before.Readings, out.Readings)
+	still := before.told() && out.told() && !worked(before.Readings, out.Readings) && !stirred(before.Readings,
+		out.Readings)
 	m.mu.Unlock()
 	if !quiet || out.EngineDead || out.told() && !still {
 		s.deaf, s.asks = 0, time.Time{}
@@ -279,33 +300,33 @@ func (m *Monitor) doubt(ctx context.Context, s *server, out *Sample, quiet bool,
 	}
 	var path string
 	switch s.info.Kind {
-	case SGLang:
+	case KindSGLang:
 		path = "/server_info"
 		if _, asked := s.info.asked("/get_server_info"); asked {
 			path = "/get_server_info"
 		}
-	case VLLM:
+	case KindVLLM:
 		path = "/health"
 	default:
 		return
 	}
 	if now := time.Now(); now.Before(s.asks) {
-		// What was not answered is not asked again so soon, since the questions
-		// pile up in the server. It still holds.
+		// Questions that are not answered pile up in the server, so this one waits.
+		// The last result still holds.
 		out.Scheduler, out.AskedAt = before.Scheduler, before.AskedAt
 		return
 	}
 	out.AskedAt = time.Now()
 	a := m.question(ctx, s, s.p.root+path, said)
-	if m.ctx.Err() != nil || a.reach == Unasked {
+	if m.ctx.Err() != nil || a.reach == ReachUnasked {
 		return
 	}
-	if s.info.Kind == VLLM {
-		// It only knows whether the engine's process lives.
+	if s.info.Kind == KindVLLM {
+		// vLLM's front end only knows whether the engine's process lives.
 		out.EngineDead = a.status == http.StatusServiceUnavailable
 		return
 	}
-	if out.Scheduler = a.reach; a.reach == Reached {
+	if out.Scheduler = a.reach; a.reach == ReachAnswered {
 		s.deaf, s.asks = 0, time.Time{}
 		return
 	}
@@ -313,8 +334,7 @@ func (m *Monitor) doubt(ctx context.Context, s *server, out *Sample, quiet bool,
 	s.asks = s.asksAgain(out.AskedAt, m.cfg.Interval)
 }
 
-// asked returns a question that was asked when it was found out what the server
-// is.
+// asked returns a question of the detection, by its path.
 func (s *Server) asked(path string) (Question, bool) {
 	for _, q := range s.Asked {
 		if q.Path == path {
@@ -324,7 +344,8 @@ func (s *Server) asked(path string) (Question, bool) {
 	return Question{}, false
 }
 
-// question asks one, if the budgets allow and it was not answered just now.
+// question asks one question, unless this visit has the answer or a budget is used
+// up.
 func (m *Monitor) question(ctx context.Context, s *server, url string, said heard) answer {
 	if a, there := said[url]; there {
 		return a
@@ -335,40 +356,32 @@ func (m *Monitor) question(ctx context.Context, s *server, url string, said hear
 	return m.ask.get(ctx, s.p, url)
 }
 
-// pass passes on to clients whose breaker is open what is known: that the
-// servers answer and nothing is seen to be wrong with them, which brings the
-// next trial forward, or that it would be in vain, which puts it off.
+// pass tells clients whose breaker is open what is known. If all servers answer and
+// no fault of theirs is seen, the next trial comes sooner. If a trial would surely
+// fail, it comes later.
 func (m *Monitor) pass(v Verdict, f *facts) {
-	well := (!v.State.Fault() || v.State == OwnBreaker) && f.answer()
-	ill := (v.State.stopped() || v.State == Unreachable) && v.Confidence == High && f.fresh()
+	well := (!v.State.Fault() || v.State == StateOwnBreaker) && f.answer()
+	ill := (v.State.stopped() || v.State == StateUnreachable) && v.Confidence == ConfidenceHigh && f.fresh()
 	if !well && !ill {
 		return
 	}
-	m.mu.Lock()
-	clients := slices.Clone(m.clients)
-	m.mu.Unlock()
-	for _, c := range clients {
-		for _, one := range clientsOf(c) {
-			patient, waits := one.(ailer)
-			for _, ep := range one.Endpoints() {
-				open := ep.Dead || ep.Breaker.State != breaker.Closed
-				switch {
-				case !open || !m.concerns(ep.Name):
-				case well:
-					one.Alive(ep.Name)
-				case waits:
-					patient.Ailing(ep.Name)
-				}
-			}
+	m.eachEndpoint(func(c endpoints, ep llmclient.EndpointStatus) {
+		if !ep.Dead && ep.Breaker.State == breaker.Closed {
+			return
 		}
-	}
+		if well {
+			c.MarkAlive(ep.Name)
+		} else if a, ok := c.(ailer); ok {
+			a.MarkAiling(ep.Name)
+		}
+	})
 }
 
-// answer reports whether all servers answered when they were last asked, and
-// not that they cannot.
+// answer reports whether all servers answered when they were last asked, with a
+// status below 500.
 func (f *facts) answer() bool {
 	for _, t := range f.trails {
-		if n := len(t.all); n == 0 || t.all[n-1].Reach != Reached || t.all[n-1].Status >= 500 {
+		if n := len(t.all); n == 0 || t.all[n-1].Reach != ReachAnswered || t.all[n-1].Status >= 500 {
 			return false
 		}
 	}

@@ -31,32 +31,45 @@ type watched struct {
 	mu      sync.Mutex
 }
 
-// observe runs a test with a monitor of a server that answers with pages.
-func observe(t *testing.T, p pages, c health.Client, test func(t *testing.T, w *watched)) {
+// monitored runs a test with a monitor of a server that answers with pages.
+func monitored(t *testing.T, p pages, set func(*health.Config), test func(t *testing.T, mon *health.Monitor)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		srv := fakeserver.New(fakeserver.Config{Handler: p})
 		defer srv.Close()
 		tr := srv.Transport()
 		tr.DisableKeepAlives = true
-		w := &watched{asker: asker{RoundTripper: tr}}
+		cfg := health.Config{Targets: []health.Target{{URL: "http://model.test"}}, HTTPClient: &http.Client{Transport: tr}}
+		set(&cfg)
+		mon, err := health.New(cfg)
+		require.NoError(t, err)
+		defer mon.Close()
+		test(t, mon)
+	})
+}
+
+// observe is the same, with all that is asked and told in view.
+func observe(t *testing.T, p pages, c health.Client, test func(t *testing.T, w *watched)) {
+	t.Helper()
+	w := &watched{}
+	monitored(t, p, func(cfg *health.Config) {
+		tr := cfg.HTTPClient.Transport.(*http.Transport)
+		dial := tr.DialContext
 		tr.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			w.dialed.Add(1)
 			if w.refuses.Load() {
 				return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 			}
-			return srv.DialContext(ctx, network, addr)
+			return dial(ctx, network, addr)
 		}
-		mon, err := health.New(health.Config{
-			Targets: []health.Target{{URL: "http://model.test"}}, HTTPClient: &http.Client{Transport: w},
-			OnVerdict: func(v health.Verdict) {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				w.told = append(w.told, v.State)
-			},
-		})
-		require.NoError(t, err)
-		defer mon.Close()
+		w.asker.RoundTripper = tr
+		cfg.HTTPClient = &http.Client{Transport: w}
+		cfg.OnVerdict = func(v health.Verdict) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.told = append(w.told, v.State)
+		}
+	}, func(t *testing.T, mon *health.Monitor) {
 		w.Monitor = mon
 		mon.Watch(c)
 		test(t, w)
@@ -100,10 +113,10 @@ func TestWhatAServerIsIsAskedAgain(t *testing.T) {
 		observe(t, vllmPages(), brief{}, func(t *testing.T, w *watched) {
 			w.refuses.Store(true)
 			time.Sleep(25 * time.Second)
-			assert.Equal(t, health.Unknown, w.Servers()[0].Kind)
+			assert.Equal(t, health.KindUnknown, w.Servers()[0].Kind)
 			w.refuses.Store(false)
 			time.Sleep(10 * time.Second)
-			assert.Equal(t, health.VLLM, w.Servers()[0].Kind)
+			assert.Equal(t, health.KindVLLM, w.Servers()[0].Kind)
 		})
 	})
 	t.Run("one that is away just then", func(t *testing.T) {
@@ -112,7 +125,7 @@ func TestWhatAServerIsIsAskedAgain(t *testing.T) {
 			w.refuses.Store(true)
 			time.Sleep(20 * time.Second)
 			w.refuses.Store(false)
-			assert.Equal(t, health.VLLM, w.Servers()[0].Kind)
+			assert.Equal(t, health.KindVLLM, w.Servers()[0].Kind)
 			assert.True(t, w.Servers()[0].Metrics)
 			time.Sleep(10 * time.Second)
 			before := w.count("/metrics")
@@ -140,7 +153,7 @@ func TestWhatAServerIsIsAskedAgain(t *testing.T) {
 			hangs.Store(false)
 			assert.True(t, w.Servers()[0].Metrics)
 			time.Sleep(30 * time.Second)
-			assert.Equal(t, health.Busy, w.Verdict().State, "%s", w.Verdict())
+			assert.Equal(t, health.StateBusy, w.Verdict().State, "%s", w.Verdict())
 		})
 	})
 	t.Run("for a fingerprint at once, also one that was away", func(t *testing.T) {
@@ -148,7 +161,7 @@ func TestWhatAServerIsIsAskedAgain(t *testing.T) {
 			w.refuses.Store(true)
 			time.Sleep(4*time.Minute + 11*time.Second) // it is left alone for a while by now
 			w.refuses.Store(false)
-			assert.Equal(t, health.VLLM, w.Fingerprint(t.Context(), nil, nil).Servers[0].Kind)
+			assert.Equal(t, health.KindVLLM, w.Fingerprint(t.Context(), nil, nil).Servers[0].Kind)
 		})
 	})
 }
@@ -163,13 +176,13 @@ func TestOneThatRefusesIsAskedLessAfterAMinute(t *testing.T) {
 		time.Sleep(time.Minute)
 		inOne := w.dialed.Load() - before
 		assert.GreaterOrEqual(t, inOne, int64(6))
-		assert.Equal(t, health.Unreachable, w.Verdict().State)
+		assert.Equal(t, health.StateUnreachable, w.Verdict().State)
 		time.Sleep(10 * time.Minute)
 		inTen := w.dialed.Load() - before - inOne
 		assert.LessOrEqual(t, inTen, int64(35))
 		for range 60 {
 			time.Sleep(time.Second)
-			assert.Equal(t, health.Unreachable, w.Verdict().State)
+			assert.Equal(t, health.StateUnreachable, w.Verdict().State)
 		}
 	})
 }
@@ -183,7 +196,7 @@ func TestWhatIsTold(t *testing.T) {
 			time.Sleep(45 * time.Second)
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			assert.Equal(t, states(health.Idle, health.Busy, health.Idle, health.Unreachable), w.told, "each of another state than the one before")
+			assert.Equal(t, states(health.StateIdle, health.StateBusy, health.StateIdle, health.StateUnreachable), w.told, "each of another state than the one before")
 		})
 	})
 	t.Run("nothing after Close", func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/neverhang/neverhang/llmclient"
 )
 
-// A sheet is both views side by side, as lines.
+// A sheet is the lines of the two columns of a verdict's page.
 type sheet struct{ ours, theirs []string }
 
 func newSheet(f *facts) sheet {
@@ -43,7 +43,8 @@ func newSheet(f *facts) sheet {
 	}
 	s.ours = append(s.ours, f.outcome().Text)
 	for _, ep := range f.Endpoints {
-		s.ours = append(s.ours, fmt.Sprintf("breaker %s, pacer %d out, %d waiting", ep.Breaker.State, ep.Pacer.InFlight, ep.Pacer.Queued))
+		s.ours = append(s.ours, fmt.Sprintf("breaker %s, pacer %d out, %d waiting", ep.Breaker.State, ep.Pacer.InFlight,
+			ep.Pacer.Queued))
 	}
 	for _, a := range f.Local {
 		if f.Now.Sub(a.Since) >= quietAfter {
@@ -59,34 +60,38 @@ func newSheet(f *facts) sheet {
 	return s
 }
 
-// longestLines name the calls that have got nowhere for longest.
+// longestLines name the three calls that have been without progress for longest.
 func (f *facts) longestLines() (lines []string) {
 	const most = 3
 	calls := slices.Clone(f.quiet)
 	slices.SortStableFunc(calls, func(a, b llmclient.InFlight) int { return int(f.waited(b) - f.waited(a)) })
 	for i, c := range calls {
 		if i == most {
-			lines = append(lines, fmt.Sprintf("      and %d more for at least %s", len(calls)-most, short(f.waited(calls[len(calls)-1]))))
+			lines = append(lines, fmt.Sprintf("      and %d more for at least %s", len(calls)-most,
+				short(f.waited(calls[len(calls)-1]))))
 			break
 		}
 		who := c.Caller
 		if who == "" {
 			who = fmt.Sprintf("call %d", c.Call)
 		}
-		lines = append(lines, fmt.Sprintf("      %s: %s, try %d, %d bytes", who, short(f.waited(c)), max(c.Attempt, 1), c.PromptBytes))
+		lines = append(lines, fmt.Sprintf("      %s: %s, try %d, %d bytes", who, short(f.waited(c)), max(c.Attempt, 1),
+			c.PromptBytes))
 	}
 	return lines
 }
 
-// shown are the metrics of the page, in its order.
+// shown are the metrics on the page, in order.
 var shown = []Metric{
-	Running, Waiting, PutOff, KVUsage, Bootstrap, Inflight, Prealloc, Transferring, Connections, Active,
-	Decoded, Generated, Computed, PromptTokens, Preempted, Aborted, TransferFailed, BootstrapFailed, Rejected, Errors,
+	MetricRunning, MetricWaiting, MetricPutOff, MetricKVUsage, MetricBootstrap, MetricInflight, MetricPrealloc,
+	MetricTransferring, MetricConnections, MetricActive,
+	MetricDecoded, MetricGenerated, MetricComputed, MetricPromptTokens, MetricPreempted, MetricAborted,
+	MetricTransferFailed, MetricBootstrapFailed, MetricRejected, MetricErrors,
 }
 
 func (t *trail) lines(now time.Time) []string {
 	head := t.name
-	if t.kind != Unknown {
+	if t.kind != KindUnknown {
 		head += " (" + string(t.kind) + ")"
 	}
 	switch {
@@ -94,7 +99,7 @@ func (t *trail) lines(now time.Time) []string {
 		return []string{head + ": last asked at " + t.all[len(t.all)-1].At.Format(time.TimeOnly)}
 	case t.last == nil:
 		return []string{head + ": not asked yet"}
-	case t.last.Reach != Reached:
+	case t.last.Reach != ReachAnswered:
 		return []string{fmt.Sprintf("%s at %s: %s", head, t.last.At.Format(time.TimeOnly), t.last.Reach)}
 	}
 	head += " at " + t.last.At.Format(time.TimeOnly)
@@ -105,9 +110,9 @@ func (t *trail) lines(now time.Time) []string {
 	switch {
 	case t.last.EngineDead:
 		out = append(out, "  says that its engine is dead")
-	case t.last.Scheduler == Reached:
+	case t.last.Scheduler == ReachAnswered:
 		out = append(out, "  its scheduler answers")
-	case t.last.Scheduler != Unasked:
+	case t.last.Scheduler != ReachUnasked:
 		out = append(out, "  its scheduler does not answer")
 	}
 	switch {
@@ -120,9 +125,10 @@ func (t *trail) lines(now time.Time) []string {
 	}
 	line := " "
 	for _, m := range shown {
-		// What is nought and stays so is left out, but for the first two.
+		// What is 0 and stays 0 is left out, but for these three.
 		v, ok := t.get(m)
-		if !ok || v == 0 && t.delta(m) == 0 && t.both(m) == 0 && m != Running && m != Waiting && m != Inflight {
+		if !ok || v == 0 && t.delta(m) == 0 && t.both(m) == 0 && m != MetricRunning && m != MetricWaiting &&
+			m != MetricInflight {
 			continue
 		}
 		told := t.tell(m)

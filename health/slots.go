@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 )
 
-// readSlots reads what llama.cpp tells of its slots.
+// readSlots reads llama.cpp's list of slots.
 func readSlots(b []byte) Readings {
 	var slots []struct {
 		Busy bool            `json:"is_processing"`
@@ -13,12 +13,12 @@ func readSlots(b []byte) Readings {
 	if json.Unmarshal(b, &slots) != nil {
 		return nil
 	}
-	r := Readings{Running: 0, SlotTokens: 0}
+	r := Readings{MetricRunning: 0, MetricSlotTokens: 0}
 	for _, s := range slots {
 		if !s.Busy {
 			continue
 		}
-		r[Running]++
+		r[MetricRunning]++
 		type next struct {
 			Decoded float64 `json:"n_decoded"`
 		}
@@ -30,7 +30,7 @@ func readSlots(b []byte) Readings {
 		}
 		for _, n := range list {
 			if sane(n.Decoded) {
-				r[SlotTokens] += n.Decoded
+				r[MetricSlotTokens] += n.Decoded
 			}
 		}
 	}

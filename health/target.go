@@ -11,33 +11,33 @@ import (
 
 // A Target is a server to ask.
 type Target struct {
-	// Name is what verdicts call it. Empty means its role, once that is known
-	// and no other target has it, otherwise its host.
+	// Name is the server's name in verdicts. Empty means its Role, if that is set
+	// and no other target has the name, otherwise its host and port.
 	Name string
 
-	// URL is its root, or the base URL of its API, with or without /v1.
+	// URL is the server's root, or the base URL of its API, with or without /v1.
 	URL string
 
-	// MetricsURL is where its metrics are, if not at /metrics below URL: SGLang's
-	// gateway has them at a port of their own.
+	// MetricsURL is the address of its metrics. Empty means /metrics below URL.
+	// SGLang's gateway has its metrics at another port.
 	MetricsURL string
 
 	// APIKey is sent as a bearer token with every question, and Header is added
-	// to each. They go to URL and MetricsURL only.
+	// to every question. They go to URL and MetricsURL only.
 	APIKey string
 	Header http.Header
 
-	// Role is its part in the service. Empty means that it is found out.
+	// Role is the server's part in the service. Empty means to detect it.
 	Role Role
 }
 
-// A place is a target with its addresses taken apart.
+// A place is a checked target with its addresses taken apart.
 type place struct {
 	Target
 	root    string // without a slash at the end
 	api     string // likewise
 	metrics string
-	public  string // the root for people: no query, no credentials
+	public  string // the root without query and credentials, as it is shown
 	host    string // without port
 	found   bool   // a router named it
 }
@@ -51,7 +51,8 @@ func (t Target) place() (*place, error) {
 	switch t.Role {
 	case "", RoleUnified, RolePrefill, RoleDecode, RoleRouter:
 	default:
-		return nil, fmt.Errorf("Role is %q, want %q, %q, %q, %q or nothing", t.Role, RoleUnified, RolePrefill, RoleDecode, RoleRouter)
+		return nil, fmt.Errorf("Role is %q, want %q, %q, %q, %q or nothing", t.Role, RoleUnified, RolePrefill, RoleDecode,
+			RoleRouter)
 	}
 	if strings.ContainsFunc(t.APIKey, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 		return nil, errors.New("APIKey has white space in it")
@@ -101,7 +102,7 @@ func parse(field, s string) (*url.URL, error) {
 	return u, nil
 }
 
-// places checks targets and names those that have no name.
+// places checks targets, and gives each a name that no other has.
 func places(targets []Target) ([]*place, error) {
 	var list []*place
 	for i, t := range targets {

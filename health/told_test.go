@@ -12,7 +12,7 @@ import (
 	"github.com/neverhang/neverhang/llmclient"
 )
 
-// Nobody waits for a question longer than he wants to.
+// No caller waits for a question after its context has ended.
 func TestWhoAsksMayLeave(t *testing.T) {
 	silent := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	observe(t, pages{"/metrics": silent, "/v1/models": silent}, &one{}, func(t *testing.T, w *watched) {
@@ -71,17 +71,17 @@ func TestFaultsAreForgotten(t *testing.T) {
 			w.Check(t.Context())
 			time.Sleep(11 * time.Second)
 			w.Check(t.Context())
-			assert.Equal(t, health.Unreachable, w.Verdict().State)
+			assert.Equal(t, health.StateUnreachable, w.Verdict().State)
 			w.refuses.Store(false)
 			time.Sleep(11 * time.Second)
 			w.Check(t.Context())
 		}
-		calls(20*time.Second, health.Healthy)
+		calls(20*time.Second, health.StateHealthy)
 		fault()
-		calls(4*time.Minute+50*time.Second, health.Recovered)
+		calls(4*time.Minute+50*time.Second, health.StateRecovered)
 		fault()
-		calls(4*time.Minute+50*time.Second, health.Recovered)
-		calls(20*time.Second, health.Healthy)
+		calls(4*time.Minute+50*time.Second, health.StateRecovered)
+		calls(20*time.Second, health.StateHealthy)
 	})
 }
 

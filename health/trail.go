@@ -9,37 +9,37 @@ import (
 )
 
 const (
-	// leastSpan is what two samples are apart at least to be compared: between
-	// nearer ones a healthy scheduler may have done nothing.
+	// leastSpan is the least time between two samples that are compared. In less a
+	// healthy scheduler may have done nothing.
 	leastSpan = 4 * time.Second
 
-	// staleAfter is how old a server's own view may be to count for anything.
+	// staleAfter is the age from which a sample counts for nothing.
 	staleAfter = 30 * time.Second
 )
 
-// A trail is what the samples of one target show, one after the other.
+// A trail is the samples of one target, and what they show one after the other.
 type trail struct {
 	name string
 	kind Kind
 	role Role
 	all  []Sample // the oldest first
 
-	last        *Sample // the newest, however it went, unless it is stale
-	missed      int     // how many of the newest did not reach it
+	last        *Sample // the newest, even if it failed, unless it is stale
+	missed      int     // how many of the newest in a row failed
 	missedSince time.Time
 
 	now, was *Sample // the newest with readings, and the one it is compared with
 	span     time.Duration
 	moved    bool      // work was done between the two
-	stirred  bool      // or at least gauges changed
-	restart  time.Time // the last one that was seen, by its sample
-	evidence string    // by what it was seen
+	stirred  bool      // gauges changed between the two
+	restart  time.Time // when the last restart showed
+	evidence string    // what showed it
 	mixed    bool      // several processes answer in turns
-	frozen   bool      // it stands still while answers come
-	quiet    time.Time // since this sample nothing has moved or stirred
+	frozen   bool      // metrics stand still while answers come
+	quiet    time.Time // of the last sample in which anything had changed
 
-	// stride is for how long it has stood still at most before it went on, with
-	// requests to work on.
+	// stride is the longest time that it stood still with requests and then went
+	// on.
 	stride time.Duration
 }
 
@@ -54,7 +54,7 @@ func follow(samples []Sample, now time.Time) *trail {
 	if now.Sub(newest.At) <= staleAfter {
 		t.last = newest
 	}
-	for i := len(samples) - 1; i >= 0 && samples[i].Reach != Reached; i-- {
+	for i := len(samples) - 1; i >= 0 && samples[i].Reach != ReachAnswered; i-- {
 		t.missed++
 		t.missedSince = samples[i].At
 	}
@@ -71,19 +71,20 @@ func follow(samples []Sample, now time.Time) *trail {
 				restarts = append(restarts, i)
 			}
 		}
-		if before == nil || before.Kind != s.Kind || worked(before.Readings, s.Readings) || stirred(before.Readings, s.Readings) {
-			if before != nil && before.Readings[Running] > 0 && before.At.Sub(t.quiet) < staleAfter {
+		if before == nil || before.Kind != s.Kind || worked(before.Readings, s.Readings) ||
+			stirred(before.Readings, s.Readings) {
+			if before != nil && before.Readings[MetricRunning] > 0 && before.At.Sub(t.quiet) < staleAfter {
 				t.stride = max(t.stride, before.At.Sub(t.quiet))
 			}
 			t.quiet = s.At
 		}
 		before = s
 	}
-	// Nothing restarts twice in a minute and answers all the while: behind one
-	// address there are several, and their counters are not to be compared.
+	// Two restarts within 5 samples, all answered, are no restarts: several servers
+	// share one address, and their counters must not be compared.
 	if n := len(restarts); n >= 2 && t.missed == 0 {
 		lately := samples[restarts[n-2]:]
-		if len(lately) <= 5 && !slices.ContainsFunc(lately, func(s Sample) bool { return s.Reach != Reached }) {
+		if len(lately) <= 5 && !slices.ContainsFunc(lately, func(s Sample) bool { return s.Reach != ReachAnswered }) {
 			t.mixed, t.restart, t.evidence = true, time.Time{}, ""
 		}
 	}
@@ -108,7 +109,7 @@ func worked(a, b Readings) bool {
 	for _, m := range work {
 		was := a[m]
 		if anew {
-			was = 0 // it has counted from there
+			was = 0 // a new process counts from 0
 		}
 		if v, ok := b[m]; ok && v > was {
 			return true
@@ -126,7 +127,7 @@ func stirred(a, b Readings) bool {
 	return false
 }
 
-// replaced says by what it shows that another process answers than before.
+// replaced returns what shows that b comes from another process than a, or "".
 func replaced(a, b *Sample) string {
 	if a.Kind != b.Kind {
 		return fmt.Sprintf("it is %s now, and was %s", b.Kind, a.Kind)
@@ -134,10 +135,11 @@ func replaced(a, b *Sample) string {
 	return restarted(a.Readings, b.Readings)
 }
 
-// restarted says by what it shows that the process is another one.
+// restarted returns what shows that the process has restarted, or "".
 func restarted(a, b Readings) string {
 	kept := false
-	for _, m := range []Metric{Requests, PromptTokens, Generated, Computed, Decoded, Finished, FirstTokens} {
+	for _, m := range []Metric{MetricRequests, MetricPromptTokens, MetricGenerated, MetricComputed, MetricDecoded,
+		MetricFinished, MetricFirstTokens} {
 		x, ok := a[m]
 		if !ok || !b.has(m) {
 			continue
@@ -147,8 +149,8 @@ func restarted(a, b Readings) string {
 		}
 		kept = kept || x > 0
 	}
-	// One whose counters go on is the same, and its clock was set.
-	if x, y := a[StartTime], b[StartTime]; x > 0 && y > x+1 && !kept {
+	// If counters went on, it is the same process, and only its clock was set.
+	if x, y := a[MetricStartTime], b[MetricStartTime]; x > 0 && y > x+1 && !kept {
 		return "its process started at " + time.Unix(int64(y), 0).UTC().Format(time.TimeOnly)
 	}
 	return ""
@@ -166,7 +168,7 @@ func (t *trail) deaf() (n int) {
 	return n
 }
 
-// deafSince is when the first of those was asked.
+// deafSince is when the first of those questions was asked.
 func (t *trail) deafSince() (at time.Time) {
 	for i := len(t.all) - 1; i >= 0 && t.all[i].stalled(); i-- {
 		at = t.all[i].AskedAt
@@ -177,7 +179,7 @@ func (t *trail) deafSince() (at time.Time) {
 // compared reports whether there are two samples to compare.
 func (t *trail) compared() bool { return t != nil && t.was != nil }
 
-// get returns a reading of the newest sample.
+// get returns a reading of the newest sample, if it has one.
 func (t *trail) get(m Metric) (float64, bool) {
 	if t == nil || t.now == nil {
 		return 0, false
@@ -186,8 +188,8 @@ func (t *trail) get(m Metric) (float64, bool) {
 	return v, ok
 }
 
-// both returns the lesser of a gauge's two last readings: what was there at
-// both moments.
+// both returns the lesser of a gauge's two readings: what was there in both
+// samples.
 func (t *trail) both(m Metric) float64 {
 	if !t.compared() {
 		return 0
@@ -195,8 +197,7 @@ func (t *trail) both(m Metric) float64 {
 	return min(t.now.Readings[m], t.was.Readings[m])
 }
 
-// delta returns by how much a counter has grown, from zero if its process is a
-// new one.
+// delta returns by how much a counter has grown, since 0 if the process is new.
 func (t *trail) delta(m Metric) float64 {
 	if !t.compared() {
 		return 0
@@ -208,8 +209,7 @@ func (t *trail) delta(m Metric) float64 {
 	return b - a
 }
 
-// grown returns by how much a counter has grown since a moment, and since
-// which sample.
+// grown returns by how much a counter has grown since a moment.
 func (t *trail) grown(m Metric, since time.Time) float64 {
 	sum, before := 0.0, (*Sample)(nil)
 	for i := range t.all {
@@ -229,7 +229,7 @@ func (t *trail) grown(m Metric, since time.Time) float64 {
 	return sum
 }
 
-// fact tells readings of the newest sample, as they were and as they are.
+// fact makes a Fact of readings, as they were and as they are.
 func (t *trail) fact(text string, ms ...Metric) Fact {
 	f := Fact{Of: t.name, Text: text}
 	if t.now == nil {
@@ -257,7 +257,7 @@ func (t *trail) fact(text string, ms ...Metric) Fact {
 	return f
 }
 
-// tell tells one metric: a gauge with its earlier value, a counter with its
+// tell describes one metric: a gauge with its earlier value, a counter with its
 // growth.
 func (t *trail) tell(m Metric) string {
 	v, ok := t.get(m)
@@ -270,7 +270,7 @@ func (t *trail) tell(m Metric) string {
 			return string(m) + " " + number(v)
 		}
 		return fmt.Sprintf("%s +%s", m, number(t.delta(m)))
-	case m == KVUsage:
+	case m == MetricKVUsage:
 		return fmt.Sprintf("%s %.0f%%", m, 100*v)
 	case t.compared() && t.was.Readings.has(m):
 		return fmt.Sprintf("%s %s then %s", m, number(t.was.Readings[m]), number(v))
@@ -281,7 +281,9 @@ func (t *trail) tell(m Metric) string {
 // counts reports whether a metric is a counter.
 func counts(m Metric) bool {
 	switch m {
-	case Running, Waiting, PutOff, KVUsage, Throughput, Bootstrap, Inflight, Prealloc, Transferring, Connections, Active, WorkersUp, Workers, StartTime, SlotTokens:
+	case MetricRunning, MetricWaiting, MetricPutOff, MetricKVUsage, MetricThroughput, MetricBootstrap, MetricInflight,
+		MetricPrealloc, MetricTransferring, MetricConnections, MetricActive, MetricWorkersUp, MetricWorkers,
+		MetricStartTime, MetricSlotTokens:
 		return false
 	}
 	return true
@@ -294,7 +296,7 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'f', 1, 64)
 }
 
-// short makes a duration readable.
+// short rounds a duration to be read.
 func short(d time.Duration) string {
 	switch {
 	case d >= 10*time.Second:

@@ -11,18 +11,20 @@ import (
 func TestTrail(t *testing.T) {
 	start := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 	at := func(second float64, r Readings) Sample {
-		return Sample{Target: "engine", Kind: SGLang, At: start.Add(time.Duration(second * float64(time.Second))), Reach: Reached, Status: 200, Readings: r}
+		return Sample{Target: "engine", Kind: KindSGLang, At: start.Add(time.Duration(second * float64(time.Second))), Reach: ReachAnswered, Status: 200, Readings: r}
 	}
 	gone := func(second float64) Sample {
 		s := at(second, nil)
-		s.Reach, s.Status = Refused, 0
+		s.Reach, s.Status = ReachRefused, 0
 		return s
 	}
 	deaf := func(s Sample, asked float64) Sample {
-		s.Scheduler, s.AskedAt = Silent, start.Add(time.Duration(asked*float64(time.Second)))
+		s.Scheduler, s.AskedAt = ReachSilent, start.Add(time.Duration(asked*float64(time.Second)))
 		return s
 	}
-	has := func(running, generated float64) Readings { return Readings{Running: running, Generated: generated} }
+	has := func(running, generated float64) Readings {
+		return Readings{MetricRunning: running, MetricGenerated: generated}
+	}
 	for name, tt := range map[string]struct {
 		samples []Sample
 		want    func(t *testing.T, tr *trail)
@@ -52,8 +54,8 @@ func TestTrail(t *testing.T) {
 				assert.Equal(t, start.Add(10*time.Second), tr.restart)
 				assert.Equal(t, "its generated tokens went back from 10 to 4", tr.evidence)
 				assert.True(t, tr.moved, "it has worked since")
-				assert.Equal(t, 4.0, tr.delta(Generated))
-				assert.Equal(t, 4.0, tr.grown(Generated, start))
+				assert.Equal(t, 4.0, tr.delta(MetricGenerated))
+				assert.Equal(t, 4.0, tr.grown(MetricGenerated, start))
 			},
 		},
 		"it restarted, and has done nothing since": {
@@ -116,12 +118,12 @@ func TestStartTimes(t *testing.T) {
 		a, b Readings
 		want bool
 	}{
-		"later":                     {Readings{StartTime: 1.79e9}, Readings{StartTime: 1.79e9 + 2}, true},
-		"a second is rounding":      {Readings{StartTime: 1.79e9}, Readings{StartTime: 1.79e9 + 1}, false},
-		"not told before":           {Readings{}, Readings{StartTime: 1.79e9}, false},
-		"its clock was set":         {Readings{StartTime: 1.79e9, Generated: 5}, Readings{StartTime: 1.79e9 + 60, Generated: 5}, false},
-		"it had done nothing":       {Readings{StartTime: 1.79e9, Generated: 0}, Readings{StartTime: 1.79e9 + 60, Generated: 5}, true},
-		"earlier, by a clock again": {Readings{StartTime: 1.79e9}, Readings{StartTime: 1.79e9 - 60}, false},
+		"later":                     {Readings{MetricStartTime: 1.79e9}, Readings{MetricStartTime: 1.79e9 + 2}, true},
+		"a second is rounding":      {Readings{MetricStartTime: 1.79e9}, Readings{MetricStartTime: 1.79e9 + 1}, false},
+		"not told before":           {Readings{}, Readings{MetricStartTime: 1.79e9}, false},
+		"its clock was set":         {Readings{MetricStartTime: 1.79e9, MetricGenerated: 5}, Readings{MetricStartTime: 1.79e9 + 60, MetricGenerated: 5}, false},
+		"it had done nothing":       {Readings{MetricStartTime: 1.79e9, MetricGenerated: 0}, Readings{MetricStartTime: 1.79e9 + 60, MetricGenerated: 5}, true},
+		"earlier, by a clock again": {Readings{MetricStartTime: 1.79e9}, Readings{MetricStartTime: 1.79e9 - 60}, false},
 	} {
 		assert.Equal(t, tt.want, restarted(tt.a, tt.b) != "", name)
 	}
@@ -133,9 +135,9 @@ func TestTogether(t *testing.T) {
 	side := func(name string, late time.Duration, stalled bool) *trail {
 		var list []Sample
 		for i := range 3 {
-			s := Sample{Target: name, Role: RoleDecode, At: start.Add(10*time.Second*time.Duration(i) + late), Reach: Reached, Readings: Readings{Running: 2, Generated: float64(100 * i), KVUsage: 0.4}}
+			s := Sample{Target: name, Role: RoleDecode, At: start.Add(10*time.Second*time.Duration(i) + late), Reach: ReachAnswered, Readings: Readings{MetricRunning: 2, MetricGenerated: float64(100 * i), MetricKVUsage: 0.4}}
 			if stalled {
-				s.Scheduler, s.AskedAt = Silent, s.At
+				s.Scheduler, s.AskedAt = ReachSilent, s.At
 			}
 			list = append(list, s)
 		}
@@ -143,9 +145,9 @@ func TestTogether(t *testing.T) {
 	}
 	a, b := side("a", 0, false), side("b", 5*time.Second, true)
 	sum := together([]*trail{a, b}, start.Add(25*time.Second))
-	assert.Equal(t, Readings{Running: 4, Generated: 400, KVUsage: 0.4}, sum.now.Readings)
+	assert.Equal(t, Readings{MetricRunning: 4, MetricGenerated: 400, MetricKVUsage: 0.4}, sum.now.Readings)
 	assert.True(t, sum.now.stalled(), "a part of it does not answer")
-	assert.Equal(t, Readings{Running: 2, Generated: 200, KVUsage: 0.4}, a.now.Readings, "what each told stays as it is")
+	assert.Equal(t, Readings{MetricRunning: 2, MetricGenerated: 200, MetricKVUsage: 0.4}, a.now.Readings, "what each told stays as it is")
 	far := side("c", 5*time.Second+1, false)
 	assert.Len(t, together([]*trail{a, far}, start.Add(25*time.Second)).all, 2, "but the first of a, all are nearest to one of five seconds before")
 	assert.Nil(t, together(nil, start))

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// A Confidence says how sure a verdict is.
+// A Confidence is how sure a verdict is.
 type Confidence uint8
 
 // The confidences.
 const (
-	Low Confidence = iota + 1
-	Medium
-	High
+	ConfidenceLow Confidence = iota + 1
+	ConfidenceMedium
+	ConfidenceHigh
 )
 
 func (c Confidence) String() string {
 	switch c {
-	case Low:
+	case ConfidenceLow:
 		return "low"
-	case Medium:
+	case ConfidenceMedium:
 		return "medium"
-	case High:
+	case ConfidenceHigh:
 		return "high"
 	}
 	return "none"
@@ -33,7 +33,7 @@ func (c Confidence) MarshalText() ([]byte, error) { return []byte(c.String()), n
 // A Fact is a piece of evidence.
 type Fact struct {
 	At   time.Time `json:"at,omitzero"`  // of the newest number in it
-	Of   string    `json:"of,omitempty"` // the target, or empty for what the client knows
+	Of   string    `json:"of,omitempty"` // the target; empty if the client knows it
 	Text string    `json:"text"`
 }
 
@@ -48,25 +48,25 @@ func (f Fact) String() string {
 	return s
 }
 
-// An Exclusion is a state that was ruled out, and the fact that did it.
+// An Exclusion is a state that was ruled out, and the fact that rules it out.
 type Exclusion struct {
 	State State  `json:"state"`
 	By    string `json:"by"`
 }
 
-// A Verdict is the most likely state of a service and why.
+// A Verdict is the most likely state of a service, and the evidence for it.
 type Verdict struct {
 	State      State      `json:"state"`
 	Confidence Confidence `json:"confidence"`
 	At         time.Time  `json:"at"`
 
-	// Since is since when it has been so at least, as far as the facts go back.
+	// Since is the earliest time from which the facts show this state.
 	Since time.Time `json:"since,omitzero"`
 
 	Evidence []Fact      `json:"evidence"`
 	RuledOut []Exclusion `json:"ruled_out,omitempty"`
 
-	// Do says what to do, and WouldTell what would make the verdict surer.
+	// Do is what to do, and WouldTell which facts would make the verdict surer.
 	Do        []string `json:"do,omitempty"`
 	WouldTell []string `json:"would_tell,omitempty"`
 
@@ -75,7 +75,7 @@ type Verdict struct {
 	sheet sheet
 }
 
-// Line returns the verdict in one line.
+// Line returns the verdict in one line, with its first piece of evidence.
 func (v Verdict) Line() string {
 	if v.State == "" {
 		return "nothing is known yet"

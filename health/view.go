@@ -6,26 +6,27 @@ import (
 	"github.com/neverhang/neverhang/llmclient"
 )
 
-// A View is what the client's side knows at a moment.
+// A View is what the client knows at one moment.
 type View struct {
 	Now   time.Time
-	Calls []llmclient.InFlight // under way
+	Calls []llmclient.InFlight
 
-	// Recent are attempts and calls that have ended, the oldest first.
+	// Recent are attempts that have ended, the oldest first.
 	Recent []Ended
 
-	// Endpoints are how the client's breakers and pacers stand.
+	// Endpoints hold the state of the client's breakers and pacers.
 	Endpoints []llmclient.EndpointStatus
 
-	// Local is what the callers do beside calling, such as running tools.
+	// Local is what the callers are doing besides calling, such as running tools.
+	// Nil means that this is not known.
 	Local []Activity
 
-	// Fault is the last verdict that something was wrong, if there was one.
-	// After it, health has to be proven anew.
+	// Fault is the last verdict with a fault, or nil. After a fault the service
+	// counts as healthy again only when calls were answered.
 	Fault *Verdict
 }
 
-// An Ended is an attempt that has ended, or a call that ended in success.
+// An Ended is an attempt that has failed, or that has brought its call's answer.
 type Ended struct {
 	At       time.Time
 	Started  time.Time // of the attempt
@@ -39,8 +40,7 @@ type Ended struct {
 	Phase  llmclient.Phase
 	Status int
 
-	// Evidence reports that it was cut since the server was seen to work on
-	// nothing, not since its time was up.
+	// Evidence reports that the attempt was cut on evidence, not by its limit.
 	Evidence bool
 
 	PromptBytes int
@@ -48,10 +48,10 @@ type Ended struct {
 	Outputs     int64
 }
 
-// ok reports whether it brought an answer.
+// ok reports whether the attempt brought an answer.
 func (e *Ended) ok() bool { return e.Kind == 0 }
 
-// byUs reports whether our side lost patience with it.
+// byUs reports whether our side gave the attempt up.
 func (e *Ended) byUs() bool {
 	switch e.Kind {
 	case llmclient.ErrTimeout, llmclient.ErrDeadline, llmclient.ErrCanceled:
@@ -60,27 +60,26 @@ func (e *Ended) byUs() bool {
 	return false
 }
 
-// An Activity is something that a caller does beside calling.
+// An Activity is something that a caller is doing besides calling.
 type Activity struct {
 	Caller string
-	What   string // as: tool read_message
+	What   string // such as "tool read_message"
 	Since  time.Time
 }
 
-// A Uniformity says whether all calls are in the same trouble.
+// A Uniformity tells whether all calls in flight have the same trouble.
 type Uniformity struct {
 	Phase llmclient.Phase `json:"phase"` // of most calls in flight
 	Calls int             `json:"calls"` // in that phase
 	Of    int             `json:"of"`    // in flight
 
-	// Systemic reports that nearly all are in that phase and that none has got
-	// anywhere since Since. Otherwise it is one, or some, and the trouble is
-	// likely to be theirs.
+	// Systemic reports that 9 of 10 calls, and 2 at least, are in that phase, and
+	// that no call has made progress since Since, for 8 s or more.
 	Systemic bool      `json:"systemic"`
 	Since    time.Time `json:"since,omitzero"`
 }
 
-// uniform looks at the calls in flight.
+// uniform compares the phases of the calls in flight.
 func uniform(v *View, headway time.Time) Uniformity {
 	u := Uniformity{Of: len(v.Calls)}
 	count := make(map[llmclient.Phase]int)
@@ -105,7 +104,7 @@ func uniform(v *View, headway time.Time) Uniformity {
 	if headway.After(first) {
 		u.Since = headway
 	}
-	// One call alone is no system, and nothing is wrong as long as it is brief.
+	// One call alone proves nothing, and neither does a short wait.
 	u.Systemic = u.Of >= 2 && u.Calls*10 >= u.Of*9 && v.Now.Sub(u.Since) >= quietAfter
 	return u
 }

@@ -65,12 +65,12 @@ func TestAFrontEndThatOnlyLooksAlive(t *testing.T) {
 				assert.NotZero(t, explained.Load(), "the error says what the server says meanwhile")
 				assert.NotEqual(t, breaker.Closed, r.client.Endpoints()[0].Breaker.State)
 				stopped := false
-				for _, s := range states(health.WedgedEngine, health.FrontEndAlone, health.CannotTell) {
+				for _, s := range states(health.StateWedgedEngine, health.StateFrontEndAlone, health.StateCannotTell) {
 					_, said := told.Load(s)
 					stopped = stopped || said
 				}
 				assert.True(t, stopped, "%s", r.mon.Verdict())
-				_, healthy := told.Load(health.Lost)
+				_, healthy := told.Load(health.StateLost)
 				assert.False(t, healthy, "what stands still is no account of what the server has")
 
 				time.Sleep(heals)
@@ -78,7 +78,7 @@ func TestAFrontEndThatOnlyLooksAlive(t *testing.T) {
 					require.NoError(t, r.call("agent", 100+i, 200, load{}))
 				}
 				assert.Equal(t, breaker.Closed, r.client.Endpoints()[0].Breaker.State)
-				assert.Equal(t, health.Recovered, r.mon.Verdict().State, "%s", r.mon.Verdict())
+				assert.Equal(t, health.StateRecovered, r.mon.Verdict().State, "%s", r.mon.Verdict())
 			})
 		})
 	}
@@ -114,7 +114,7 @@ func TestSomeRequestsAreForgotten(t *testing.T) {
 		mon, err := health.New(health.Config{
 			Targets: []health.Target{{URL: srv.URL()}}, HTTPClient: web,
 			OnVerdict: func(v health.Verdict) {
-				if v.State == health.Lost {
+				if v.State == health.StateLost {
 					lost.Store(true)
 				}
 			},

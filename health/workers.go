@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// through reads the metrics of engines that cannot be reached from here, from
-// their router.
+// through reads the metrics of engines from their router, if they cannot be reached
+// from here.
 func (m *Monitor) through(ctx context.Context, s *server) {
 	m.mu.Lock()
 	direct := false
@@ -40,20 +40,21 @@ func (m *Monitor) through(ctx context.Context, s *server) {
 			s.inside[name] = &window{most: s.samples}
 		}
 		s.inside[name].add(Sample{
-			Target: name, Kind: p.Kind, Role: role, At: start, Took: a.took, Reach: Reached, Status: a.status, Readings: p.Readings,
+			Target: name, Kind: p.Kind, Role: role, At: start, Took: a.took, Reach: ReachAnswered, Status: a.status,
+			Readings: p.Readings,
 		})
 	}
 }
 
-// found adds the workers that routers have named, as far as they answer.
+// found adds the workers that routers have named, if they answer.
 func (m *Monitor) found(servers []*server) {
 	var wg sync.WaitGroup
 	for _, s := range servers {
-		if s.p.found || s.info.Kind != Gateway {
+		if s.p.found || s.info.Kind != KindGateway {
 			continue
 		}
 		for _, w := range s.info.Workers {
-			// The key is the router's, and is not for them.
+			// The workers do not get the router's key.
 			p, err := Target{URL: w.URL, Role: w.Role}.place()
 			if err != nil || !follows(p.host) || !m.tries(p.root) {
 				continue
@@ -64,8 +65,9 @@ func (m *Monitor) found(servers []*server) {
 	wg.Wait()
 }
 
-// follows reports whether a worker may live at a host: not where a machine's own
-// metadata do, or nobody in particular.
+// follows reports whether a worker may be at a host. It may not at a link-local
+// address, where clouds keep a machine's metadata, nor at a multicast or
+// unspecified one.
 func follows(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	if err != nil {
@@ -75,9 +77,9 @@ func follows(host string) bool {
 	return !ip.IsLinkLocalUnicast() && !ip.IsMulticast() && !ip.IsUnspecified()
 }
 
-// tries reports whether a worker is to be asked: it is not watched already, and
-// was not asked in vain just now. Addresses inside a cluster mostly mean nothing
-// here.
+// tries reports whether a worker should be asked: it is not watched yet, and was
+// not asked in the last 10 minutes. Addresses inside a cluster often cannot be
+// reached from here.
 func (m *Monitor) tries(root string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,12 +104,12 @@ func (m *Monitor) add(p *place) {
 	s := newServer(p, m.cfg.Samples)
 	info, _ := m.ask.detect(ctx, p, m.cfg.Timeout)
 	m.mu.Lock()
-	if info.reach != Reached || info.Kind == Gateway {
-		if info.reach == Refused {
+	if info.reach != ReachAnswered || info.Kind == KindGateway {
+		if info.reach == ReachRefused {
 			m.tried[p.root] = time.Now().Add(anewAfter - relook) // it may be about to start
 		}
 		m.mu.Unlock()
-		return // its address may mean nothing here, or be the router's own
+		return // it cannot be reached from here, or is the router itself
 	}
 	var all []*place
 	for _, o := range m.servers {

@@ -43,16 +43,16 @@ func (cl *call) admit() (*pacer.Permit, *breaker.Pass, *Error) {
 	if err == nil || cl.client.cfg.WhenOpen == LeastBad {
 		return permit, pass, nil // a nil pass counts for nothing
 	}
-	permit.Return() // nothing was sent: place and tokens go back
+	permit.Return() // nothing was sent
 	if cl.client.cfg.WhenOpen == FailFast && !cl.better(time.Now()) {
 		return nil, nil, cl.open(err)
 	}
 	return nil, nil, moved
 }
 
-// ending reports whether the caller has left or the client is being closed,
-// though the call may not have heard yet: many end then, and free the permits of
-// others that should not begin.
+// ending reports whether the caller has left or the client is being closed, even
+// if the call has not heard of it yet. Many calls end at such a moment, and the
+// permits that they free must not start others that are about to end as well.
 func (cl *call) ending() bool {
 	if cl.parent.Err() != nil {
 		return true
@@ -67,7 +67,7 @@ func (cl *call) ending() bool {
 // awaitBreaker waits until the breaker may let the call through.
 func (cl *call) awaitBreaker() *Error {
 	if cl.at.ep.breaker.Calm() && !cl.gone() {
-		return nil // nobody waits who would be overtaken
+		return nil // no call is waiting that this one would overtake
 	}
 	return cl.inLineForTrial()
 }
@@ -80,8 +80,8 @@ func (cl *call) inLineForTrial() *Error {
 	case FailFast:
 		if s := b.Stats(); s.State == breaker.Open && time.Now().Before(s.Retry) {
 			return cl.open(&breaker.OpenError{
-				Name: cl.at.ep.name, State: s.State, Since: s.Since, Open: time.Since(s.Since),
-				Retry: s.Retry, Within: time.Until(s.Retry),
+				Name: cl.at.ep.name, State: s.State, Since: s.Since, For: time.Since(s.Since),
+				Retry: s.Retry, RetryIn: time.Until(s.Retry),
 			})
 		}
 		return nil
@@ -130,8 +130,8 @@ func (cl *call) inQueue() (*pacer.Permit, *Error) {
 	p := cl.at.ep.pacer
 	cl.enter(PhaseQueue)
 	if left, bounded := cl.left(); bounded {
-		// A pause that the endpoint asked for and that is longer than the call
-		// may last is not waited for: the caller can do better than we.
+		// The endpoint asked for a pause that is longer than the call may last:
+		// the call fails now, so that its caller can do something else.
 		if until := p.Stats().CoolDownUntil; !until.IsZero() && time.Until(until) > left {
 			e := cl.error(ErrThrottled, fmt.Sprintf("%s asked for a pause that lasts %v more, and the call may take %v (clock Call)",
 				cl.at.ep.name, round(time.Until(until)), round(left)))
@@ -167,19 +167,19 @@ func (cl *call) inQueue() (*pacer.Permit, *Error) {
 	var late *pacer.WaitError
 	if errors.As(err, &late) {
 		e.retryAfter = late.Wait
-		if late.For == pacer.CoolDown {
+		if late.For == pacer.ReasonCoolDown {
 			e.Kind = ErrThrottled
 		}
 		if at, ok := cl.parent.Deadline(); !ok || limit > 0 && time.Now().Add(limit).Before(at) {
-			return nil, e // it is our clock that it does not fit: not the caller's deadline
+			return nil, e // the wait does not fit into our clock; the caller's deadline has room for it
 		}
 	}
 	e.causes = append(e.causes, err)
 	return nil, e
 }
 
-// turnedAway notes that the endpoint's pacer does not even let the call wait, and
-// reports whether another endpoint can take it.
+// turnedAway notes that the endpoint's pacer refused the call a place in its
+// queue, and reports whether another endpoint can take it.
 func (cl *call) turnedAway(err error) bool {
 	if len(cl.client.eps) == 1 {
 		return false
@@ -228,8 +228,8 @@ func (cl *call) exhausted(err error) *Error {
 	return e
 }
 
-// open returns the error of a call that the breaker keeps from being sent, with
-// why the breaker is open: a call without attempts of its own could not tell.
+// open returns the error of a call that the breaker keeps from being sent. It
+// says why the breaker is open, since the call may have made no attempt itself.
 func (cl *call) open(err error) *Error {
 	why := "the circuit breaker of " + cl.at.ep.name + " is open"
 	if last := cl.at.ep.breaker.Stats().Last.Why; last != "" {
@@ -237,12 +237,12 @@ func (cl *call) open(err error) *Error {
 	}
 	var refused *breaker.OpenError
 	if errors.As(err, &refused) {
-		e := cl.error(ErrOpen, why+"; the next call may be let through in "+round(refused.Within).String())
-		e.retryable, e.retryAfter = true, refused.Within
+		e := cl.error(ErrOpen, why+"; the next call may be let through in "+round(refused.RetryIn).String())
+		e.retryable, e.retryAfter = true, refused.RetryIn
 		e.causes = append(e.causes, err)
 		return e
 	}
-	// A wait that does not fit into what is left: of the call, or to the caller.
+	// The wait does not fit into what is left of the Call clock or of the caller's deadline.
 	var late *breaker.WaitError
 	if !errors.As(err, &late) {
 		e := cl.error(ErrOpen, why+": "+err.Error())

@@ -172,7 +172,7 @@ func TestALongTrialLetsTheOthersIn(t *testing.T) {
 	})
 }
 
-// Answers that all break off are an outage like any other.
+// If all answers break off, that is an outage like any other.
 func TestAnOutageOfBrokenOffAnswers(t *testing.T) {
 	inWorld(t, fake.Config{Script: func(r *fake.Request) fake.Step {
 		if r.Since < 10*time.Minute {
@@ -209,8 +209,8 @@ func TestACallThatTheBreakerHeldToItsEndNamesItsClock(t *testing.T) {
 	})
 }
 
-// Who is on its own outlives a restart too: tries that reach nobody do not
-// count at an endpoint that had worked.
+// A call outlives a restart even if there are no other calls: attempts that cannot
+// connect do not count at an endpoint that had worked.
 func TestALoneCallerOutlivesARestart(t *testing.T) {
 	inWorld(t, script(fake.Answer("ok")), nil, func(t *testing.T, w *world) {
 		_, err := w.client.Chat(t.Context(), hello())

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// An Adviser knows more about an endpoint than its answers show, for example
-// from its metrics. It is asked while calls wait for output, now and then and
-// one question at a time, and should answer before ctx ends, within 5 s.
+// An Adviser knows more about an endpoint than its answers show, for example from
+// its metrics. It is asked from time to time while calls wait for output, never
+// twice at once. It should answer before ctx ends, within 5 s.
 type Adviser interface {
 	Advise(ctx context.Context, waiting []InFlight) Advice
 }
 
-// An Advice is what an [Adviser] thinks of the waiting calls.
+// An Advice is an [Adviser]'s answer about waiting calls.
 type Advice struct {
 	State AdviceState
 	// Calls are the calls it is about, of those that were shown, by
@@ -27,18 +27,17 @@ type Advice struct {
 type AdviceState uint8
 
 const (
-	// AdviceNone: it cannot be told.
+	// AdviceNone: the Adviser does not know.
 	AdviceNone AdviceState = iota
-	// AdviceBusy: the server is at work and advancing. Limits that are not set
-	// are held back, to three times their length at most, and Call stands
-	// still.
+	// AdviceBusy: the server is at work and advancing. Limits that are not set are
+	// extended, to three times their length at most, and Call stands still.
 	AdviceBusy
-	// AdviceIdle: the server works on nothing while we wait. The attempts are
+	// AdviceIdle: the server works on nothing while calls wait. Their attempts are
 	// cut, once for each call at each endpoint.
 	AdviceIdle
-	// AdviceLost: the server works, but it does not have these calls. The
-	// attempts are cut, and so is a later one if it is lost as well. Since
-	// others are served, nothing is held against the endpoint.
+	// AdviceLost: the server works, but it does not have these calls. Their
+	// attempts are cut, and later ones too if they are lost as well. Since the
+	// server serves other calls, this does not count as a failure of the endpoint.
 	AdviceLost
 )
 
@@ -51,11 +50,11 @@ func (c *Client) explain(endpoint string) string {
 	return bounded(verdict, 300)
 }
 
-// Alive tells the client that an endpoint, by its name, has shown that it lives:
-// a probe of somebody else's was answered. Calls that wait for a sign of life go
-// on, and an open breaker lets its next trial through sooner. An empty name stands
-// for all endpoints.
-func (c *Client) Alive(endpoint string) {
+// MarkAlive tells the client that an endpoint, given by its name, is alive, for
+// example because it has answered a probe of another component. Calls that wait for
+// a sign of life go on, and an open breaker lets its next trial through sooner. An
+// empty name stands for all endpoints.
+func (c *Client) MarkAlive(endpoint string) {
 	for _, ep := range c.eps {
 		if endpoint == "" || endpoint == ep.name {
 			ep.evidence.answers.Store(true)
@@ -65,11 +64,12 @@ func (c *Client) Alive(endpoint string) {
 	}
 }
 
-// Ailing tells the client that an endpoint, by its name, was found unable to
-// serve: if its breaker is open, no trial is made for one Cooldown from now, which
-// does not go on for ever (see MaxPostpone in [breaker.Config]). A closed breaker
-// takes no notice, since calls know better. An empty name stands for all endpoints.
-func (c *Client) Ailing(endpoint string) {
+// MarkAiling tells the client that an endpoint, given by its name, is unable to
+// serve. If its breaker is open, no trial is made for one Cooldown from now; for how
+// long trials can be put off in all, see MaxPostpone in [breaker.Config]. A closed
+// breaker ignores it, since its calls are better evidence. An empty name stands for
+// all endpoints.
+func (c *Client) MarkAiling(endpoint string) {
 	for _, ep := range c.eps {
 		if endpoint == "" || endpoint == ep.name {
 			ep.breaker.Postpone(ailing)
@@ -80,10 +80,10 @@ func (c *Client) Ailing(endpoint string) {
 // ailing is longer than any Cooldown, which is what bounds it.
 const ailing = time.Hour
 
-// AllowProbe reports whether somebody else's probe of an endpoint, by its name,
-// may be sent now, and takes what it costs from the endpoint's retry budget, so
-// that probes and retries together add a bounded load. It refuses only while
-// retries have promised more than the whole budget.
+// AllowProbe reports whether another component may probe an endpoint, given by its
+// name, now. If so, it takes the cost of a probe from the endpoint's retry budget,
+// so that probes and retries together add a bounded load. It refuses only while the
+// budget is overdrawn by its whole size.
 func (c *Client) AllowProbe(endpoint string) bool {
 	now := time.Now()
 	for _, ep := range c.eps {
@@ -126,8 +126,8 @@ func (e *evidence) consult(ctx context.Context, waiting []waiter) {
 	}
 }
 
-// advise waits for the adviser's answer, for as long as a probe may take. One
-// that does not come back is not asked again until it does.
+// advise waits for the adviser's answer, for as long as a probe may take. An
+// adviser that does not return is not asked again until it does.
 func (e *evidence) advise(ctx context.Context, waiting []waiter) (Advice, bool) {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
@@ -148,7 +148,7 @@ func (e *evidence) advise(ctx context.Context, waiting []waiter) (Advice, bool) 
 	select {
 	case advice := <-e.advice:
 		e.advice = nil
-		return advice, time.Since(e.put) <= probeLimit // later, it is about others
+		return advice, time.Since(e.put) <= probeLimit // a later one is about other calls
 	case <-ctx.Done():
 		return Advice{}, false
 	}

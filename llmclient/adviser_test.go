@@ -71,7 +71,7 @@ func TestASignOfLifeFromElsewhereLetsCallsGoOn(t *testing.T) {
 				go func() {
 					time.Sleep(59500 * time.Millisecond)
 					back.Store(true)
-					w.client.Alive(tc.endpoint)
+					w.client.MarkAlive(tc.endpoint)
 				}()
 				_, err := w.client.Chat(t.Context(), hello())
 				require.NoError(t, err)
@@ -172,8 +172,8 @@ func TestATrialIsPutOffWhileTheEndpointIsAiling(t *testing.T) {
 				if tc.told {
 					go func() {
 						time.Sleep(4 * time.Second)
-						w.client.Ailing("elsewhere")
-						w.client.Ailing("")
+						w.client.MarkAiling("elsewhere")
+						w.client.MarkAiling("")
 					}()
 				}
 				_, err = w.client.Chat(t.Context(), hello())

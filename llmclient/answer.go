@@ -14,21 +14,21 @@ import (
 	"github.com/neverhang/neverhang/internal/sse"
 )
 
-// An answer reads the body of a 200: an event stream, one JSON value, or
-// something that is neither. Which it is, the first byte tells; servers and
-// gateways are not to be trusted with the content type.
+// An answer reads the body of a 200: an event stream, one JSON value, or something
+// else. The first byte decides which, since servers and gateways often send a wrong
+// content type.
 type answer struct {
 	a      *attempt
 	body   *bufio.Reader
 	events *sse.Reader // set if it is a stream
 
-	asm    chat.Assembler
-	guards guards
+	asm      chat.Assembler
+	runaways runawayDetector
 
 	chunk chat.Chunk // the present one: its parts outlive the next, the struct does not
 
 	begun    bool
-	opaque   bool              // it is for somebody else to understand
+	opaque   bool              // it is handed on undecoded
 	messages *messages         // it is in Anthropic's form
 	json     bool              // it is one JSON value
 	values   *json.Decoder     // that reads it
@@ -36,12 +36,12 @@ type answer struct {
 	finished bool              // a finish reason has come
 	done     bool              // [DONE] has come
 	reasoned bool              // reasoning has come
-	blank    bool              // the last output was nothing to see
-	said     bool              // the model has said something, or called a tool, and not only thought
-	noise    string            // a line that belongs to no event stream
-	strange  bool              // one looked like a part of an answer, or of an error
+	blank    bool              // the last output was white space
+	said     bool              // the model has written text or a tool call, not only reasoning
+	noise    string            // a line that is not in the format of event streams
+	strange  bool              // such a line looked like a part of an answer or of an error
 	odd      *chat.ServerError // words of an event that is no piece of an answer
-	torn     bool              // it broke off after its finish reason: its last bytes are no event
+	torn     bool              // it broke off after its finish reason: its last bytes are no whole event
 	restSeen bool              // an event without its end has been looked at
 
 	last   int64 // where the last event ended
@@ -53,8 +53,8 @@ type insideError struct{ said *chat.ServerError }
 
 func (e *insideError) Error() string { return "an error inside the answer" }
 
-// drainFor and drainBytes bound how long and how far the end of an answer that
-// is whole is read on, for the connection to be used again.
+// drainFor and drainBytes bound how long and how far a whole answer is read to its
+// end, so that the connection can be used again.
 const (
 	drainFor   = 20 * time.Millisecond
 	drainBytes = 4 << 10
@@ -95,9 +95,8 @@ func (n *answer) next() (*chat.Chunk, error) {
 	}
 }
 
-// leavePings takes pings, and the empty line behind each, out of what an SDK
-// gets to read. They have done their work here, and some SDKs give up on an
-// answer after so many lines without data.
+// leavePings removes pings, and the empty line after each, from the bytes for the
+// SDK. Some SDKs give up on an answer after a number of lines without data.
 func (n *answer) leavePings(ev sse.Event) {
 	if n.a.call.passed == nil || n.opaque || ev.Within {
 		return // a comment within an event does no harm, and its lines belong together
@@ -113,9 +112,8 @@ func (n *answer) leavePings(ev sse.Event) {
 	n.last, n.pinged = to, ping
 }
 
-// rest looks at an event whose end has not come when the stream ended. The
-// standard discards it. But if it is the finish reason or [DONE], and whole,
-// then all that is missing is an empty line.
+// rest looks at an unfinished event at the end of the stream. The standard discards
+// it. But if it holds a whole finish reason or [DONE], only an empty line is missing.
 func (n *answer) rest() (*chat.Chunk, error) {
 	data := bytes.TrimSpace(n.events.Rest())
 	if n.restSeen || len(data) == 0 {
@@ -139,10 +137,10 @@ func (n *answer) rest() (*chat.Chunk, error) {
 	return ch, err
 }
 
-// passedOn stands for output that is not looked into.
+// passedOn stands for output that is not decoded.
 var passedOn = &chat.Chunk{}
 
-// pass reads on in a body that is not looked into.
+// pass reads the next piece of a body that is not decoded.
 func (n *answer) pass() (*chat.Chunk, error) {
 	buf := make([]byte, 32<<10)
 	k, err := n.body.Read(buf)
@@ -167,8 +165,8 @@ func (n *answer) consumed() int64 {
 	return n.events.Offset()
 }
 
-// source returns what the answer is read from, by way of the tape if there is
-// somebody above who wants its bytes.
+// source returns the reader of the answer. It writes to the tape if the answer is
+// for an SDK.
 func (n *answer) source() io.Reader {
 	if n.a.call.passed != nil {
 		return taping{n.body, &n.a.tape}
@@ -176,7 +174,7 @@ func (n *answer) source() io.Reader {
 	return n.body
 }
 
-// begin finds out what the body is.
+// begin finds out which kind of body it is.
 func (n *answer) begin() error {
 	if p := n.a.call.passed; p != nil && (!p.chat || p.several) {
 		n.opaque = true
@@ -207,8 +205,7 @@ func (n *answer) begin() error {
 			n.json = true
 			return nil
 		case '<':
-			// The head of a web page is enough to say so. Its end is not
-			// waited for.
+			// The beginning of a web page is enough: do not wait for its end.
 			n.a.watch.tell((*meter).refused)
 			page, _ := io.ReadAll(io.LimitReader(n.source(), 2<<10))
 			return &badAnswer{kind: ErrMalformed, text: "a web page came in place of an answer: " + n.a.kindOfBody() + n.a.snippet(page) +
@@ -231,8 +228,8 @@ func (n *answer) begin() error {
 // leave out the empty lines between.
 func whole(line []byte) bool { return string(line) == "[DONE]" || json.Valid(line) }
 
-// ended turns the end of a body into what it means: an answer that is not
-// there is told apart from one that broke off.
+// ended returns the error for the end of a body. It tells an empty answer from one
+// that broke off.
 func (n *answer) ended(err error) error {
 	if err == io.ErrUnexpectedEOF && n.a.ctx.Err() == nil {
 		return &badAnswer{kind: ErrIncomplete, text: "the answer broke off before its announced length", err: err}
@@ -285,13 +282,13 @@ func (n *answer) event(ev sse.Event) (*chat.Chunk, error) {
 		return nil, &insideError{ch.Error}
 	}
 	if n.odd == nil && !speaks(ch) {
-		n.odd = chat.ParseError(data) // if it is all that comes, it is why
+		n.odd = chat.ParseError(data) // it is the reason if no answer follows
 	}
 	return ch, nil
 }
 
-// line looks at a line that belongs to no event. Some servers forget the name of
-// the field before their JSON, above all where it is an error.
+// line looks at a line that belongs to no event. Some servers leave out the field
+// name before their JSON, mostly when it is an error.
 func (n *answer) line(ev sse.Event) (*chat.Chunk, error) {
 	text := []byte(ev.Type)
 	if len(ev.Data) > 0 {
@@ -312,7 +309,7 @@ func (n *answer) line(ev sse.Event) (*chat.Chunk, error) {
 	return nil, nil
 }
 
-// pings reports whether an event says nothing but that somebody is there.
+// pings reports whether an event is only a sign of life.
 func pings(ev sse.Event) bool {
 	if ev.Kind != sse.Message {
 		return ev.Kind == sse.Ping
@@ -352,8 +349,8 @@ func isTime(data []byte) bool {
 	return colons > 0 && len(data) <= len(time.RFC3339Nano)
 }
 
-// one reads the answer as one JSON value. Where it ends the answer ends: a body
-// that stays open after it is not waited for.
+// one reads the answer as one JSON value. The answer ends with it, even if the body
+// stays open.
 func (n *answer) one() (json.RawMessage, error) {
 	var text json.RawMessage
 	if n.values == nil {
@@ -403,7 +400,7 @@ func (n *answer) value() (*chat.Chunk, error) {
 		return nil, &badAnswer{kind: ErrMalformed, text: "the answer cannot be read: " + err.Error(), err: plainError(err)}
 	}
 	if !ch.Whole && ch.Error == nil && ch.FinishReason == "" && (ch.Output() || ch.Role != "" || len(ch.ToolCalls) > 0) {
-		n.done, n.lines = false, true // a piece, and no answer: more may follow, one JSON value after the other
+		n.done, n.lines = false, true // a piece of an answer: more JSON values may follow
 		n.a.watch.tell((*meter).streams)
 		return ch, nil
 	}
@@ -412,7 +409,7 @@ func (n *answer) value() (*chat.Chunk, error) {
 		return ch, nil // the usage, or a piece without anything
 	}
 	if ch.Error == nil && ch.FinishReason == "" && !ch.Output() && len(ch.ToolCalls) == 0 {
-		ch.Error = chat.ParseError(text) // no answer: then perhaps a message without more ado
+		ch.Error = chat.ParseError(text) // no answer: perhaps an error without a frame
 	}
 	if ch.Error != nil {
 		return nil, &insideError{ch.Error}
@@ -422,9 +419,9 @@ func (n *answer) value() (*chat.Chunk, error) {
 	return ch, nil
 }
 
-// drain reads what is left after [DONE], which is mostly nothing, so that the
-// connection can carry the next call. It does not wait for a server that
-// keeps the answer open.
+// drain reads the rest after [DONE], which is mostly empty, so that the connection
+// can carry the next call. It does not wait for a server that keeps the answer
+// open.
 func (n *answer) drain() {
 	if !n.a.read { // mostly the end has come along with what was before it
 		t := time.AfterFunc(drainFor, func() { n.a.cancel(errDrained) })
@@ -442,8 +439,8 @@ func compressed(h http.Header) bool {
 	return e != "" && e != "identity"
 }
 
-// plainError keeps a decoder's error from matching io.EOF and its kin, which
-// would say something about the connection.
+// plainError keeps a decoder's error from matching io.EOF and the like, which would
+// be taken for errors of the connection.
 func plainError(err error) error {
 	return errors.New(strings.TrimPrefix(err.Error(), "chat: "))
 }

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// An asleep notices that the machine has slept: then the time of day has gone on,
-// and the clock that timers run by has not. Connections in a pool are as young as
-// before by that clock, while servers and firewalls have long forgotten them.
+// An asleep notices that the machine has slept: the time of day has gone on, but
+// the monotonic clock has not. By that clock the pooled connections are young, but
+// servers and firewalls have long forgotten them.
 type asleep struct {
 	mu   sync.Mutex
 	mono time.Time
 	wall time.Time // without a monotonic reading
 }
 
-// leastSleep is shorter than any idle connection is kept, and longer than what a
-// time of day is corrected by. One that is set by hand costs a dial.
+// leastSleep is shorter than servers keep idle connections, and longer than usual
+// corrections of the time of day. A clock that is set by hand costs one dial.
 const leastSleep = 10 * time.Second
 
 // woke reports whether the machine has slept since it was last asked. wall is the

@@ -132,19 +132,19 @@ func (a *attempt) commit(want commitment) (*Error, ruling) {
 	return a.fail(err)
 }
 
-// keepEarly keeps what comes before the attempt commits, for who reads the
-// stream.
+// keepEarly keeps the chunks that come before the attempt commits, for the reader
+// of the stream.
 func (a *attempt) keepEarly(ch *chat.Chunk) {
 	if a.call.passed == nil && (ch.Output() || tells(ch) && len(a.early) < maxEarly) {
 		a.early = append(a.early, *ch)
 	}
 }
 
-// maxEarly bounds the chunks that are kept until the first output, for a
-// server that sends others for ever.
+// maxEarly bounds the chunks that are kept until the first output. A server may
+// send chunks without output for ever.
 const maxEarly = 256
 
-// tells reports whether there is anything in a chunk for the consumer.
+// tells reports whether a chunk holds anything for the consumer.
 func tells(ch *chat.Chunk) bool {
 	return speaks(ch) || len(ch.Extra)+len(ch.ChoiceExtra)+len(ch.DeltaExtra) > 0
 }
@@ -188,13 +188,12 @@ func (a *attempt) open() error {
 	}
 	if resp.StatusCode < 300 { // some gateways answer every POST with 201
 		a.watch.tell((*meter).answered)
-		a.answer = &answer{a: a, body: bufio.NewReaderSize(&tally{a: a, limit: a.bytesLimit()}, 512)}
+		a.answer = &answer{a: a, body: bufio.NewReaderSize(&answerBody{a: a, limit: a.bytesLimit()}, 512)}
 		return nil
 	}
 	a.watch.tell((*meter).refused)
-	// What the endpoint says is worth a moment, and no more: the clock End
-	// cuts a body that does not end.
-	text, _ := io.ReadAll(io.LimitReader(&tally{a: a, limit: noLimit}, errorBytes))
+	// The clock End cuts a body that does not end.
+	text, _ := io.ReadAll(io.LimitReader(&answerBody{a: a, limit: noLimit}, errorBytes))
 	a.tape.buf = text
 	a.out.server = chat.ParseError(text)
 	if a.out.server == nil {
@@ -203,8 +202,8 @@ func (a *attempt) open() error {
 	return errStatus
 }
 
-// bytesLimit bounds the answer. What is handed on as it comes, and no answer of a
-// model, may be as large as it likes.
+// bytesLimit bounds a model's answer. Other answers are handed on as they come, and
+// have no bound.
 func (a *attempt) bytesLimit() int64 {
 	if !a.call.infers() {
 		return noLimit
@@ -237,8 +236,8 @@ func (a *attempt) next() (*chat.Chunk, error) {
 		return ch, nil
 	}
 	if in := (*insideError)(nil); a.answer.finished && err != io.EOF && !errors.As(err, &in) {
-		// The model had said that it was done, and had said nothing since.
-		// What broke off after that was at most the usage.
+		// The model had finished, and no output came after it. At most the usage
+		// has been lost.
 		err = io.EOF
 		a.answer.torn = true
 	}
@@ -249,19 +248,19 @@ func (a *attempt) next() (*chat.Chunk, error) {
 	case !a.answer.opaque:
 		err = a.whole()
 	case a.ctx.Err() != nil:
-		err = context.Cause(a.ctx) // an end that comes when the attempt has been cut shows nothing
+		err = context.Cause(a.ctx) // an end that comes after the attempt was cut proves nothing
 	}
 	return nil, err
 }
 
-// trialProof is how long the output of a trial must go on for the endpoint to
-// count as working. Its first output is not enough: an endpoint that breaks off
-// all its answers would be stormed.
+// trialProof is how long the output of a breaker's trial must go on until the
+// endpoint counts as working. The first output is not enough: all waiting calls
+// would be sent to an endpoint that breaks off all its answers.
 const trialProof = 5 * time.Second
 
-// tellBreaker tells the breaker that output comes: calls that fail meanwhile are
-// not all there is. Of a trial it hears before the end, which may be minutes away:
-// everybody else is waiting to know that the model works again.
+// tellBreaker tells the breaker that output comes, so that it does not judge by
+// failing calls alone. A trial counts as a success after trialProof and not at its
+// end, which may be minutes away, since all other calls wait for it.
 func (a *attempt) tellBreaker() {
 	if a.pass.Trial() && a.watch.outputFor() >= trialProof {
 		a.pass.Done(breaker.Success)
@@ -270,8 +269,9 @@ func (a *attempt) tellBreaker() {
 	a.pass.Progress()
 }
 
-// paces tells the pacer of output as it comes. How long models think unseen says
-// nothing about the server, nor does the length of an answer that comes at once.
+// paces tells the pacer of output as it comes. The time to first output of a
+// model that reasons unseen says nothing about the server, and neither does the
+// length of an answer that comes all at once.
 func (a *attempt) paces() {
 	a.at.ep.lastOutput.Store(time.Now().UnixNano())
 	if a.pieces++; a.answer.json {
@@ -283,7 +283,7 @@ func (a *attempt) paces() {
 	a.permit.Output(a.pieces)
 }
 
-// see tells the clocks, the breaker and the endpoint's memory of a chunk.
+// see tells the clocks, the breaker and the endpoint about a chunk.
 func (a *attempt) see(ch *chat.Chunk) {
 	n := a.answer
 	says := ch.Output()
@@ -314,7 +314,7 @@ func (a *attempt) see(ch *chat.Chunk) {
 	}
 }
 
-// progress tells of output that is new.
+// progress tells the clocks, the pacer, the caller and the breaker of new output.
 func (a *attempt) progress() {
 	a.watch.tell((*meter).output)
 	a.paces()
@@ -327,9 +327,9 @@ func (a *attempt) progress() {
 	a.tellBreaker()
 }
 
-// blank reports whether a piece is nothing to see: some servers that have lost
-// their way send white space for ever, and some proxies to keep a connection
-// alive. One after the other is no progress.
+// blank reports whether a piece is white space only. Some broken models write it
+// for ever, and some proxies send it to keep a connection alive. One blank piece
+// after another is no progress.
 func blank(ch *chat.Chunk) bool {
 	for i := range ch.ToolCalls {
 		if c := &ch.ToolCalls[i]; c.ID != "" || c.Name != "" || c.Arguments != "{}" && !invisible(c.Arguments) {

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// What retries may add to the load of an endpoint. Size and costs are those of
-// the AWS SDKs' retry mode (version 2.1), where a throttle is told apart from a
-// failure because the endpoint still answers; gain and refill are those of
-// Finagle's retry budget: a fifth of the requests, and ten a second besides.
-// What those refuse, this budget delays, because a caller should not fail for
-// what others met. It is made for endpoints that fail in part; where all fails
-// the breaker is quicker.
+// The retry budget bounds the load that retries add to an endpoint. Size and costs
+// are those of the AWS SDKs' retry mode (version 2.1), where a throttle costs less
+// than a failure because the endpoint still answers. Gain and refill are those of
+// Finagle's retry budget: a fifth of the requests, and ten a second besides. Those
+// refuse a retry that the budget does not cover. This one delays it, because a
+// caller should not fail for the failures of others. It is made for endpoints that
+// fail in part; if all calls fail, the breaker opens sooner.
 const (
 	budgetSize     = 500
 	costOfFailure  = 14
@@ -21,8 +21,7 @@ const (
 	budgetRefill   = 10 * costOfFailure // each second
 )
 
-// A budget is what is left to an endpoint's callers for retries. It is safe
-// for concurrent use.
+// A budget is the retry budget of an endpoint. It is safe for concurrent use.
 type budget struct {
 	mu      sync.Mutex
 	balance float64 // negative: promised to retries that still wait
@@ -41,8 +40,8 @@ func (b *budget) take(now time.Time, cost float64) time.Duration {
 	return time.Duration(-b.balance / budgetRefill * float64(time.Second))
 }
 
-// borrow pays for a probe, which cannot wait. It is refused while as much as the
-// whole budget is owed.
+// borrow pays for a probe, which cannot wait. It reports false if that would overdraw
+// the budget by more than its size.
 func (b *budget) borrow(now time.Time, cost float64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -17,9 +17,9 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// A commitment says how much of an answer must have come before an attempt is
-// the one that counts. Until then failures are retried unseen. It is all that
-// Chat and Stream differ in.
+// A commitment says how much of an answer must have come until an attempt
+// commits. Before that, failures are retried unseen. It is the only difference
+// between Chat and Stream.
 type commitment uint8
 
 const (
@@ -28,13 +28,13 @@ const (
 )
 
 // A call is what the caller asked for: one answer, over as many attempts as it
-// takes. It is used by one goroutine; what others look at is under mu.
+// takes. One goroutine uses it; fields that others read are under mu.
 type call struct {
 	client *Client
-	place  int32 // on its shelf
+	place  int32 // in its shard of the callTable
 	id     uint64
 	req    *chat.Request // nil if passed is set
-	passed *passed       // the request of an SDK above
+	passed *passthrough  // the request of an SDK above
 	cached *endpoint     // that has the conversation in its cache, or nil
 	caller string
 
@@ -46,8 +46,8 @@ type call struct {
 
 	started time.Time
 
-	anew   bool       // an endpoint is to be chosen, whatever the present one is like
-	hasty  bool       // there is no time to wait for one that is benched
+	anew   bool       // an endpoint is to be chosen even if the present one is fit
+	hasty  bool       // there is no time to wait for an excluded endpoint
 	onward *candidate // where the call goes on after a failure, with several endpoints
 
 	last  *kept // the last response to a passed request, if its attempt failed
@@ -66,24 +66,23 @@ type call struct {
 	phase    Phase    // while there is no attempt
 	since    time.Time
 	current  *attempt
-	attempts []Attempt
+	attempts attempts
 	n        int // attempts begun
 
-	one     [1]Attempt  // room for the first of attempts
 	over    atomic.Bool // it has ended
 	stopped atomic.Bool // it was ended by Close
 }
 
 // newCall returns a call without a request.
 func newCall(c *Client, ctx context.Context) *call {
-	cl := &call{client: c, id: c.lastID.Add(1), started: time.Now(), retry: newRetrier(&c.cfg.Retry)}
-	cl.parent, cl.since, cl.attempts = ctx, cl.started, cl.one[:0]
+	cl := &call{client: c, id: c.lastID.Add(1), started: time.Now(), retry: newRetrier(&c.cfg.Retry, c.random)}
+	cl.parent, cl.since = ctx, cl.started
 	return cl
 }
 
-// renew begins the context of the next attempt, and of the wait for it. One
-// context is for both: ten thousand calls that are cancelled at once have that
-// many fewer to end.
+// renew begins the context of the next attempt and of the wait before it. They
+// share one because ending contexts is costly when ten thousand calls are
+// cancelled at once.
 func (cl *call) renew() { cl.renewIn(cl.parent) }
 
 // renewIn begins such a context, and makes parent the caller's.
@@ -117,9 +116,9 @@ func (cl *call) gone() bool {
 	return err != nil
 }
 
-// callersEnd returns the error of the caller's context, and its cause; errClosed
-// if the call was stopped. It asks the call's own context, to which both have come
-// down: thousands who ask the caller's wait for one another there.
+// callersEnd returns the error of the caller's context and its cause, or errClosed
+// if the call was stopped. It reads them from the call's own context, which both
+// end: thousands of calls that read the caller's would contend for its lock.
 func (cl *call) callersEnd() (err, cause error) {
 	if cl.stopped.Load() {
 		return errClosed, errClosed
@@ -172,18 +171,18 @@ func (cl *call) encode() error {
 	return nil
 }
 
-// manyTokens is more than any answer has: what a request allows beyond it says that
-// there is no limit.
+// manyTokens is more than any answer has. A larger limit in a request means that
+// there is none.
 const manyTokens = 1_000_000_000
 
-// The members of a request by which tools are offered and reasoning is asked
-// for, with those of one server alone.
+// The members of a request that offer tools or ask for reasoning, including those
+// that only one server knows.
 var (
 	toolFields      = []string{"tools", "functions", "web_search_options"}
 	reasoningFields = []string{"thinking", "reasoning", "reasoning_effort", "enable_thinking", "thinking_budget", "think", "chat_template_kwargs"}
 )
 
-// asksFor reports whether one of the members is there and says something.
+// asksFor reports whether one of the members is present and not empty.
 func asksFor(extra map[string]json.RawMessage, names ...string) bool {
 	for _, name := range names {
 		switch v := strings.TrimSpace(string(extra[name])); v {
@@ -200,7 +199,7 @@ func (cl *call) kind() callKind {
 	return callKind{model: cl.at.model, reasoning: cl.at.load.reasoning, size: cl.at.body.size}
 }
 
-// run is the journey of a call. The order is the policy:
+// run takes a call through its attempts. The order is the policy:
 //
 //	retry → choose an endpoint → wait for the breaker → pacer permit → breaker pass → attempt → classify → settle
 //
@@ -236,7 +235,7 @@ func (cl *call) fail(e *Error) error {
 	if cl.client.observed() {
 		e = e.clone() // what observers were shown of an attempt stays as it was
 	}
-	e.Attempts = slices.Clip(cl.attempts)
+	e.Attempts, e.AttemptCount, e.out = slices.Clip(cl.attempts.list), cl.attempts.count, cl.attempts.out
 	switch e.Kind {
 	case ErrTimeout, ErrDeadline, ErrCanceled:
 		if e.Deadlines == nil {

@@ -457,7 +457,7 @@ func TestARunawayModelIsStopped(t *testing.T) {
 	inWorld(t, script(fake.Reply(fake.Repeat(5000, time.Millisecond, fake.Text("all work and no play ")), fake.End("stop"))),
 		func(c *llmclient.Config) { c.Limits.RepeatBytes = -1 }, func(t *testing.T, w *world) {
 			_, err := w.client.Chat(t.Context(), hello())
-			require.NoError(t, err, "who wants that can have it")
+			require.NoError(t, err, "it is accepted if it is asked for")
 		})
 }
 

@@ -2,11 +2,8 @@ package llmclient
 
 import (
 	"cmp"
-	"context"
-	"errors"
-	"math/rand/v2"
+	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/neverhang/neverhang/breaker"
@@ -19,20 +16,16 @@ const (
 	available standing = iota
 	busy               // its pacer has others waiting, or would let this one wait
 	resting            // the call has failed there, and backs off
-	cooling            // it asked for a pause, or readmits those who waited
+	cooling            // it asked for a pause, or readmits the calls that waited
 	shut               // its breaker is open, or it is dead
-	benched            // it refused others in a way that no wait mends
-	ruledOut           // and this call
+	excluded           // it refused other calls for good
+	ruledOut           // it refused this call for good
 )
 
 const (
-	// benchFor is how long calls pass an endpoint over that refused one for its
-	// key, its account, or a model it does not have.
-	benchFor = time.Minute
-
-	// A conversation's cache is worth a short pause, and some company: where it
-	// lies a call waits up to cachePatience, and shares with up to crowd more
-	// calls than twice the mean of the endpoints. (Hashing with bounded loads has
+	// A call prefers the endpoint that has its conversation in the cache. It waits
+	// up to cachePatience for it, and goes there as long as that has at most crowd
+	// calls more than twice the mean of the endpoints. (Hashing with bounded loads has
 	// the same idea: Mirrokni, Thorup and Zadimoghaddam, 2018.)
 	cachePatience = 2 * time.Second
 	crowd         = 4
@@ -40,8 +33,8 @@ const (
 
 // standing returns how fit the endpoint is, and until when it is no better.
 func (ep *endpoint) standing(now time.Time, model string) (standing, time.Time) {
-	if until := ep.bench.until(now, model); !until.IsZero() {
-		return benched, until
+	if until := ep.excluded.until(now, model); !until.IsZero() {
+		return excluded, until
 	}
 	if until := ep.evidence.deadUntil(now); !until.IsZero() {
 		return shut, until
@@ -68,16 +61,17 @@ type candidate struct {
 	ep     *endpoint
 	is     standing
 	until  time.Time
-	failed int     // attempts of the call that failed there, and not for being too many
+	failed int     // attempts of the call that failed there, throttles not counted
 	load   float64 // calls there, by its weight
 	cached bool    // the beginning of the conversation lies in its cache
-	dice   float64 // makes the choice among equals, by their weights
+	dice   float64 // chooses among equals, by their weights; the least wins
 }
 
-// choose returns the endpoint that should take the call's next attempt: one
-// that can take it, that has failed the call least, that comes first in order,
-// that is not full or overrun, and that has the conversation in its cache. If
-// none can take it now, it is the one that may be able to first.
+// choose returns the endpoint for the call's next attempt. Among those that can
+// take it, it compares, in this order: failed attempts of this call, Order, whether
+// the endpoint is busy, whether it is overrun, and whether it has the conversation
+// in its cache. If none can take the call, it returns the one that may be able to
+// soonest.
 func (c *Client) choose(cl *call, now time.Time) candidate {
 	if len(c.eps) == 1 {
 		return candidate{ep: c.eps[0]}
@@ -92,7 +86,7 @@ func (c *Client) choose(cl *call, now time.Time) candidate {
 		}
 		n := float64(ep.calls.Load())
 		k.load = n / ep.weight
-		k.dice = rand.ExpFloat64() / ep.weight
+		k.dice = -math.Log(1-c.random()) / ep.weight // exponential, so that weights are kept to
 		if k.is <= busy {
 			calls, weights = calls+n, weights+ep.weight
 		}
@@ -118,18 +112,19 @@ func (c *Client) choose(cl *call, now time.Time) candidate {
 		)
 	})
 	if best.is <= busy {
-		c.glance(best.ep, now) // or nobody would notice that another lives again
+		c.glance(best.ep, now) // otherwise no call would notice that another is alive again
 	}
-	if best.is == benched && !slices.ContainsFunc(list, func(k candidate) bool { return k.is != benched && k.is != ruledOut }) {
-		best.until = time.Time{} // waiting would help nobody: it is asked, and the caller hears why not
+	if best.is == excluded && !slices.ContainsFunc(list, func(k candidate) bool { return k.is != excluded && k.is != ruledOut }) {
+		best.until = time.Time{} // all refuse: one is asked, so that the caller hears why
 	}
-	if best.is == benched && best.until.After(now) {
+	if best.is == excluded && best.until.After(now) {
 		best.is = resting // it is waited for like a backoff
 	}
 	return best
 }
 
-// rank makes all that can take a call equal, and all that may be able to later.
+// rank is 0 for endpoints that can take a call, 1 for those that may later, and 2
+// for those that never will.
 func rank(s standing) int {
 	switch {
 	case s <= busy:
@@ -140,9 +135,9 @@ func rank(s standing) int {
 	return 2
 }
 
-// glance looks whether endpoints live again that calls pass over, and reports
-// whether there are any. The endpoint at except, if not nil, is heard of by the
-// call that goes there.
+// glance probes endpoints that are shut and that calls pass over, to see whether
+// they are alive again. It reports whether there are any. It leaves out except,
+// where a call is about to go.
 func (c *Client) glance(except *endpoint, now time.Time) (any bool) {
 	for _, ep := range c.eps {
 		if ep == except {
@@ -156,7 +151,7 @@ func (c *Client) glance(except *endpoint, now time.Time) (any bool) {
 	return any
 }
 
-// first puts what is true first.
+// first orders true before false.
 func first(a, b bool) int {
 	switch {
 	case a == b:
@@ -166,168 +161,3 @@ func first(a, b bool) int {
 	}
 	return 1
 }
-
-// bench is what an endpoint refuses, and until when it is not asked for it
-// again. The empty model stands for all.
-type bench struct {
-	mu     sync.Mutex
-	models map[string]time.Time
-}
-
-// maxBenched bounds the models that are remembered: callers name them.
-const maxBenched = 1000
-
-func (b *bench) put(model string, until time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.models == nil {
-		b.models = make(map[string]time.Time)
-	}
-	if len(b.models) >= maxBenched {
-		for name := range b.models {
-			delete(b.models, name) // whichever comes: they are put again if need be
-			break
-		}
-	}
-	b.models[model] = until
-}
-
-func (b *bench) until(now time.Time, model string) (until time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, name := range [...]string{"", model} {
-		switch at, there := b.models[name]; {
-		case !there:
-		case !at.After(now):
-			delete(b.models, name)
-		case at.After(until):
-			until = at
-		}
-	}
-	return until
-}
-
-// refuses notes what an endpoint refused for good.
-func (ep *endpoint) refuses(e *Error, now time.Time) {
-	switch {
-	case e.retryable:
-	case e.Kind == ErrQuota, e.Kind == ErrAuth:
-		ep.bench.put("", now.Add(benchFor))
-	case e.Kind == ErrNotFound:
-		ep.bench.put(e.Model, now.Add(benchFor))
-	}
-}
-
-// news wakes calls that wait at one endpoint when another may have become fit.
-type news struct {
-	mu sync.Mutex
-	ch chan struct{}
-}
-
-// next returns a channel that is closed at the next piece of news.
-func (n *news) next() <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.ch == nil {
-		n.ch = make(chan struct{})
-	}
-	return n.ch
-}
-
-func (n *news) tell() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.ch != nil {
-		close(n.ch)
-		n.ch = nil
-	}
-}
-
-// errElsewhere ends a wait at one endpoint because another can take the call.
-var errElsewhere = errors.New("another endpoint can take the call")
-
-// orElsewhere returns a context for a wait at the present endpoint. It ends
-// with errElsewhere as its cause when the call would fare better at another. stop
-// must be called when the wait is over.
-func (cl *call) orElsewhere(ctx context.Context) (_ context.Context, stop func()) {
-	return cl.until(ctx, cl.better)
-}
-
-// until returns a context that ends with errElsewhere as its cause when
-// something is so: it is looked at when there is news, and when the time of an
-// endpoint has come.
-func (cl *call) until(ctx context.Context, so func(now time.Time) bool) (_ context.Context, stop func()) {
-	if len(cl.client.eps) == 1 {
-		return ctx, func() {}
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			news := cl.client.news.next()
-			now := time.Now()
-			if so(now) {
-				cancel(errElsewhere)
-				return
-			}
-			t := time.NewTimer(cl.nextChange(now))
-			select {
-			case <-news:
-			case <-t.C:
-			case <-ctx.Done():
-				t.Stop()
-				return
-			}
-			t.Stop()
-		}
-	}()
-	return ctx, func() {
-		cancel(nil)
-		<-ended // it reads what the call is about to change
-	}
-}
-
-// better reports whether the present endpoint cannot take the call and another
-// could, or whether the call should leave a queue for one that is free.
-func (cl *call) better(now time.Time) bool {
-	is, _ := cl.standing(cl.at.ep, now)
-	if is == available {
-		return false
-	}
-	k := cl.client.choose(cl, now)
-	if k.ep == cl.at.ep {
-		return false
-	}
-	if is > busy {
-		return k.is <= busy
-	}
-	// One or two of those in the queue go, not all: they all see the same.
-	queued := cl.at.ep.pacer.Stats().Queued
-	return k.is == available && queued > 0 && rand.IntN(queued/2+1) == 0
-}
-
-// nextChange returns when another endpoint may become fit by time alone, and
-// looks at those that do not tell.
-func (cl *call) nextChange(now time.Time) time.Duration {
-	next := time.Hour
-	for _, ep := range cl.client.eps {
-		if _, until := cl.standing(ep, now); ep != cl.at.ep && until.After(now) {
-			next = min(next, until.Sub(now))
-		}
-	}
-	if is, _ := cl.standing(cl.at.ep, now); is == busy {
-		next = min(next, lookAround)
-	}
-	if cl.client.glance(nil, now) {
-		next = min(next, probeEvery)
-	}
-	return next
-}
-
-// lookAround is how often a call in a queue looks whether another endpoint is
-// free.
-const lookAround = 5 * time.Second
-
-// moved stands for a wait that ended because there is a better endpoint.
-var moved = new(Error)

@@ -12,41 +12,41 @@ import (
 	"github.com/neverhang/neverhang/internal/sse"
 )
 
-// An outcome is what became of one attempt, as far as deciding needs it.
+// An outcome is the part of an attempt's result that its ruling depends on.
 type outcome struct {
 	status int               // 0 if no answer came
 	header http.Header       // of the answer
 	server *chat.ServerError // the endpoint's words, from an error body or from inside the answer
 	inside bool              // they came inside an answer with status 200
-	passes []string          // codes of refusals that pass when asked again
-	err    error             // what the transport, the decoder or the check of the answer said
+	passes []string          // codes of refusals that are worth a retry
+	err    error             // of the transport, the decoder or the check of the answer
 
 	connected bool // there was a connection to send on
 	reused    bool // the connection had been used before
 	firstByte bool // a byte of the answer came
 }
 
-// A fault says whose it was.
+// A fault says which side caused an outcome.
 type fault uint8
 
 const (
-	nobodys fault = iota // nothing is to be learned about the endpoint
+	nobodys fault = iota // it proves nothing about the endpoint
 	theirs               // the endpoint failed, or the way to it
-	ours                 // the endpoint answers, and does not like the request
+	ours                 // the endpoint answers, and refuses the request
 )
 
-// A ruling is what follows from an outcome. Everything downstream (retry,
-// breaker, pacer, telemetry, the caller) reads it and nothing else.
+// A ruling says what follows from an outcome. Retry, breaker, pacer, telemetry and the
+// caller's error depend on it alone.
 type ruling struct {
 	kind      Kind
 	retry     bool
 	fault     fault
 	after     time.Duration // how long the endpoint asks to wait
 	hasAfter  bool
-	throttle  bool // the endpoint wants everybody to slow down
-	stale     bool // a pooled connection was dead: send again at once, nobody failed
-	unreached bool // nobody was reached
-	adapted   bool // the endpoint's dialect is known better now: send again at once
+	throttle  bool // the endpoint wants all callers to slow down
+	stale     bool // a pooled connection was dead: send again at once, nothing failed
+	unreached bool // the endpoint could not be reached
+	adapted   bool // the endpoint needs another dialect, now known: send again at once
 }
 
 // classify decides what an outcome means. It is pure; its table test is the
@@ -70,7 +70,7 @@ func classify(o outcome, now time.Time) ruling {
 		r = classifyError(f)
 	}
 	if e := o.server; e != nil && e.Code != "" && slices.Contains(o.passes, e.Code) && r.fault == ours && r.kind == ErrRequest {
-		// What was refused is what the model wrote. It writes anew each time.
+		// The endpoint refused the model's output, which is different each time.
 		r = ruling{kind: ErrAborted, retry: true}
 	}
 	switch {
@@ -91,12 +91,15 @@ func classify(o outcome, now time.Time) ruling {
 	return r
 }
 
-// classifyFailure is about attempts that did not end with an error status.
+// classifyFailure classifies attempts that did not end with an error status.
 func classifyFailure(o outcome) ruling {
 	var bad *badAnswer
 	var large *sse.TooLargeError
 	var runaway *runawayError
+	var body *bodyError
 	switch {
+	case errors.As(o.err, &body):
+		return ruling{kind: ErrRequest, fault: nobodys}
 	case errors.As(o.err, &bad):
 		return bad.ruling()
 	case errors.As(o.err, &large), errors.Is(o.err, errAnswerTooLarge), errors.Is(o.err, errTooManyCalls):
@@ -104,7 +107,7 @@ func classifyFailure(o outcome) ruling {
 	case errors.As(o.err, &runaway):
 		return ruling{kind: ErrRunaway, retry: true, fault: nobodys}
 	case o.status != 0:
-		// The answer had begun: what broke it is the connection.
+		// The answer had begun: the connection broke.
 		return ruling{kind: ErrIncomplete, retry: true, fault: theirs}
 	case o.reused && !o.firstByte:
 		return ruling{kind: ErrNetwork, retry: true, stale: true}
@@ -116,7 +119,7 @@ func classifyFailure(o outcome) ruling {
 	return ruling{kind: ErrNetwork, retry: true, fault: theirs, unreached: !o.connected && refused(o.err)}
 }
 
-// classifyError is about refusals. The body decides what a status means.
+// classifyError classifies refusals. The body decides the meaning of a status.
 func classifyError(f *refusal) ruling {
 	status := f.means()
 	switch {
@@ -187,8 +190,8 @@ func insideStatus(e *chat.ServerError) int {
 	return f.means()
 }
 
-// miniMaxStatus is what the codes in MiniMax's base_resp stand for, whose
-// answers all have status 200. Others there are failures of its own.
+// miniMaxStatus maps the codes in MiniMax's base_resp to statuses; all its answers
+// have status 200. Other codes are server errors.
 var miniMaxStatus = map[string]int{
 	"1001": http.StatusGatewayTimeout,
 	"1002": http.StatusTooManyRequests, // requests a minute
@@ -205,7 +208,7 @@ var miniMaxStatus = map[string]int{
 	"2056": http.StatusPaymentRequired, // the plan is used up
 }
 
-// A badAnswer is an answer that came with status 200 and is none.
+// A badAnswer is an answer with status 200 that is unusable.
 type badAnswer struct {
 	kind Kind
 	text string // what is wrong with it

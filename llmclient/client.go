@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,17 +16,16 @@ import (
 )
 
 // A Client calls a model at one endpoint, or at the best of several. Make one
-// with [New]. It is safe for concurrent use, and one client should serve all
-// callers of its endpoints: their breakers, their pacers and what is known about
-// them are shared through it.
+// with [New]. It is safe for concurrent use. One client should serve all callers
+// of its endpoints, since they share breakers, pacers and evidence through it.
 type Client struct {
 	cfg      Config
 	eps      []*endpoint // at least one
 	prefixes *prefixes
-	news     news
+	changes  broadcast
 
 	lastID atomic.Uint64
-	calls  shelves
+	calls  callTable
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
@@ -62,17 +63,26 @@ func New(cfg Config) (*Client, error) {
 
 // newClient returns a client that has no endpoint yet. cfg has been filled.
 func newClient(cfg Config) *Client {
-	cfg.BaseURL, cfg.APIKey, cfg.Header, cfg.Endpoints = "", "", nil, nil // what is secret is the endpoints'
+	cfg.BaseURL, cfg.APIKey, cfg.Header, cfg.Endpoints = "", "", nil, nil // only endpoints keep secrets
 	c := &Client{cfg: cfg, prefixes: newPrefixes()}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	return c
 }
 
+// random asks Config.Rand. The number is in [0, 1), whatever Rand does.
+func (c *Client) random() float64 {
+	x, err := contain(func() (float64, error) { return c.cfg.Rand(), nil })
+	if err != nil || !(x >= 0 && x < 1) { // nor a NaN
+		return rand.Float64()
+	}
+	return x
+}
+
 // Chat asks the model for the next message and returns it whole. It streams on
-// the wire, so that a slow answer can be told from none. A nil error means
-// that the answer was finished and parsed; any other is an *[Error].
+// the wire, so that a slow answer can be told from none. A nil error means that
+// the answer was finished and parsed; every other error is an *[Error].
 //
-// The answer may still be of no use: see [chat.Response.Empty] and its finish
+// The answer may still be useless: see [chat.Response.Empty] and its finish
 // reason. Messages and tools of req must not be changed until Chat returns.
 func (c *Client) Chat(ctx context.Context, req *chat.Request) (*chat.Response, error) {
 	cl, err := c.begin(ctx, req)
@@ -90,7 +100,8 @@ func (c *Client) Chat(ctx context.Context, req *chat.Request) (*chat.Response, e
 
 // Stream asks the model for the next message and returns it piece by piece.
 // The call begins when the stream is first read. What fails before the first
-// output is retried unseen; later failures are reported, with what had come.
+// output is retried unseen; later failures are reported, with the part that had
+// come.
 //
 // The stream must be read to its end, left through its iterator, or closed;
 // or ctx must end. See [Stream].
@@ -98,13 +109,13 @@ func (c *Client) Stream(ctx context.Context, req *chat.Request) *Stream {
 	return &Stream{client: c, ctx: ctx, req: req}
 }
 
-// closeWait bounds how long Close waits for what it has ended.
+// closeWait bounds how long Close waits for the calls that it has ended.
 const closeWait = 2 * time.Second
 
 // Close ends the calls in flight with an error that matches [ErrClosed],
 // waits for them, and closes idle connections of the client's own transport.
-// Further calls fail. It waits for 2 s at most, and says so if that was not
-// enough: an OnEvent that calls it waits for its own call.
+// Further calls fail. It waits for 2 s at most, and returns an error if that was
+// not enough. That happens if OnEvent calls it: it then waits for its own call.
 func (c *Client) Close() error {
 	c.closing.Store(true)
 	c.mu.Lock()
@@ -130,28 +141,32 @@ func (c *Client) Close() error {
 	case <-ended:
 		return nil
 	case <-t.C:
-		return fmt.Errorf("llmclient: calls were still ending %v after Close", closeWait)
+		names := make([]string, len(c.eps))
+		for i, ep := range c.eps {
+			names[i] = ep.name
+		}
+		return fmt.Errorf("llmclient: calls to %s were still ending %v after Close", strings.Join(names, ", "), closeWait)
 	}
 }
 
-// Pacer returns what the pacer in front of the endpoint is doing; with several
-// endpoints, of the first. [Client.Endpoints] tells of all.
+// Pacer returns the state of the endpoint's pacer; with several endpoints, of the
+// first one's. [Client.Endpoints] returns all.
 func (c *Client) Pacer() pacer.Stats { return c.eps[0].pacer.Stats() }
 
-// Breaker returns what the endpoint's circuit breaker is doing; with several
-// endpoints, of the first. [Client.Endpoints] tells of all.
+// Breaker returns the state of the endpoint's circuit breaker; with several
+// endpoints, of the first one's. [Client.Endpoints] returns all.
 func (c *Client) Breaker() breaker.Stats { return c.eps[0].breaker.Stats() }
 
-// An EndpointStatus is how an endpoint stands.
+// An EndpointStatus is the state of an endpoint.
 type EndpointStatus struct {
 	Name    string
-	Calls   int  // that are at it or wait for it
+	Calls   int  // at it, or waiting for it
 	Dead    bool // it answers nothing, not even probes
 	Breaker breaker.Stats
 	Pacer   pacer.Stats
 }
 
-// Endpoints tells how the client's endpoints stand, in the order of the
+// Endpoints returns the state of the client's endpoints, in the order of the
 // configuration.
 func (c *Client) Endpoints() []EndpointStatus {
 	list := make([]EndpointStatus, len(c.eps))
@@ -184,7 +199,7 @@ func (c *Client) begin(ctx context.Context, req *chat.Request) (*call, error) {
 	return cl, nil
 }
 
-// register takes a call among those in flight.
+// register adds a call to those in flight.
 func (c *Client) register(cl *call) error {
 	if !c.calls.put(cl, &c.ended) {
 		cl.drop()
@@ -211,7 +226,7 @@ func (c *Client) forget(cl *call) {
 	c.ended.Done()
 }
 
-// refuse is about requests that cannot be sent.
+// refuse returns the error of a request that cannot be sent.
 func (c *Client) refuse(err error, at *route) *Error {
 	e := &Error{Kind: ErrRequest, text: "the request cannot be sent: " + err.Error(), causes: []error{err}}
 	switch {

@@ -364,8 +364,7 @@ func TestTheCallerEndsACallAtOnceInEveryPhase(t *testing.T) {
 	}
 }
 
-// A transport that tells nothing of how the request goes on has the clocks all
-// the same.
+// A transport that does not report the progress of the request has the clocks as well.
 func TestClocksOverATransportWithoutTraces(t *testing.T) {
 	inWorld(t, fake.Config{}, func(c *llmclient.Config) {
 		c.HTTPClient.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {

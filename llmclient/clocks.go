@@ -48,11 +48,12 @@ const (
 	ClockCall        ClockName = "Call"
 )
 
-// A Clock bounds one wait twice. At Suspect nothing is cut: it is announced
-// ([EventSuspect]) and shown by [Client.InFlight]. At Limit the wait ends.
+// A Clock has two bounds for one wait. At Suspect nothing is cut: the wait is
+// announced ([EventSuspect]) and shown by [Client.InFlight]. At Limit it ends.
 //
-// Zero means the default of that clock, negative means never. A Limit set at
-// or below the default Suspect moves the Suspect to half of the Limit.
+// Zero means the default of that clock, negative means never. A Limit set at or
+// below the default Suspect moves the Suspect to half of the Limit. A Suspect set
+// above the default Limit moves the Limit up to it.
 type Clock struct {
 	Suspect time.Duration
 	Limit   time.Duration
@@ -70,43 +71,43 @@ type Clocks struct {
 	// TCP and TLS. Limit 10 s.
 	Connect Clock
 
-	// Send runs while the request is written, anew with every write that makes
-	// headway. Limit 30 s.
+	// Send runs while the request is written. It begins anew with every write that
+	// makes progress. Limit 30 s.
 	Send Clock
 
-	// FirstOutput runs from the written request to the model's first output.
-	// Suspect 30 s, limit 10 min. From about 8,000 tokens of prompt on both
-	// grow, by 2.5 ms and by 10 ms a token, as long as they are not set.
+	// FirstOutput is the time to first token: from the written request to the
+	// model's first output. Suspect 30 s, limit 10 min. Unless they are set, they
+	// grow by 2.5 ms and 10 ms for each token of the prompt beyond about 8,000.
 	FirstOutput Clock
 
-	// Gap runs from one output to the next. Suspect 20 s, limit 10 min, since
-	// servers keep tool calls back until they are whole and models think
-	// unseen. Limit 2 min for requests without tools, to models that were
-	// neither asked to reason nor seen doing it.
+	// Gap runs from one output to the next (inter-token latency). Suspect 20 s,
+	// limit 10 min, since servers keep tool calls back until they are whole and
+	// models reason unseen. Limit 2 min for requests without tools to models that
+	// were neither asked to reason nor seen doing it.
 	Gap Clock
 
-	// Silence runs from one byte to the next. If set, it runs from the first
-	// byte of the answer on. If not, it begins after three pings (comments,
-	// empty events) in the same phase, with 2 and 4 times the longest interval
-	// between them, the limit being at least 60 s.
+	// Silence runs from one byte to the next. If it is set, it runs from the first
+	// byte of the answer on. Otherwise it begins after three pings (comments, empty
+	// events) in the same phase; its bounds are 2 and 4 times the longest interval
+	// between them, and the limit is at least 60 s.
 	Silence Clock
 
-	// Attempt runs from the start of an attempt whose answer is not streamed,
-	// to its end. Suspect 30 s, limit 10 min. With a limit of more than 4,096
-	// tokens to the answer it grows by 50 ms a token, as long as it is not set.
+	// Attempt runs over an attempt whose answer is not streamed, from start to end.
+	// Suspect 30 s, limit 10 min. Unless it is set, the limit grows by 50 ms for
+	// each token beyond 4,096 that the request allows the answer.
 	Attempt Clock
 
-	// End runs from the finish reason to the end of the answer; also while the
-	// body of an error is read. Limit 5 s; a minute where the reason came before
-	// or along with what the model said, since some servers send one with every
-	// piece. When it runs out the call has succeeded, without what was still to
-	// come.
+	// End runs from the finish reason to the end of the answer, and while the body
+	// of an error is read. Limit 5 s; a minute if the reason came before the last
+	// output or together with it, since some servers send one with every piece. When
+	// it runs out the call has succeeded, without the rest of the stream (mostly the
+	// usage).
 	End Clock
 
-	// Call runs over the whole call: waits between attempts, waits for the
-	// breaker, and attempts as far as they bring nothing. It stands still in
-	// the pacer's queue and while output comes. Limit 20 min; it grows with
-	// FirstOutput and Attempt, as long as it is not set.
+	// Call runs over the whole call: waits between attempts, waits for the breaker,
+	// and attempts as long as they bring no output. It stands still in the pacer's
+	// queue and while output comes. Limit 20 min; unless it is set, it grows with
+	// FirstOutput and Attempt.
 	Call Clock
 }
 
@@ -141,26 +142,26 @@ var clockDefaults = [clockCount]Clock{
 }
 
 const (
-	// gapPlain is the limit of Gap where nobody has a reason to be silent.
+	// gapPlain is the limit of Gap where neither tools nor reasoning explain a pause.
 	gapPlain = 2 * time.Minute
 
 	// silenceFloor is the least limit of Silence that is not set.
 	silenceFloor = 60 * time.Second
 
-	// Prompts up to freePrompt tokens fit the defaults of FirstOutput. Beyond
-	// it a local server that prefills 400 tokens a second is not suspected,
-	// and one that does 100 is not cut.
+	// Prompts up to freePrompt tokens fit the defaults of FirstOutput. For longer
+	// ones, a server that prefills 400 tokens a second is not suspected, and one that
+	// prefills 100 is not cut.
 	freePrompt    = 8000
 	promptSuspect = 2500 * time.Microsecond
 	promptLimit   = 10 * time.Millisecond
 
-	// Answers up to freeAnswer tokens fit the default of Attempt; beyond it 20
-	// tokens a second do.
+	// Answers up to freeAnswer tokens fit the default of Attempt; longer ones do at
+	// 20 tokens a second.
 	freeAnswer  = 4096
 	answerLimit = 50 * time.Millisecond
 
-	// maxClock keeps sums and multiples of clocks in the range of durations: the
-	// largest of those is how some write never.
+	// maxClock keeps sums and multiples of clocks in the range of durations, since
+	// some callers write the largest duration for never.
 	maxClock = 50 * 365 * 24 * time.Hour
 )
 
@@ -201,8 +202,8 @@ func (c *Clocks) check() error {
 // A bound is a clock made concrete: zero means never.
 type bound struct {
 	suspect, limit time.Duration
-	set            bool // the limit is the user's word: nothing moves it
-	suspectSet     bool // so is the suspect
+	set            bool // the user has set the limit: nothing moves it
+	suspectSet     bool // likewise
 }
 
 // load describes a request as far as clocks depend on it.
@@ -213,8 +214,8 @@ type load struct {
 	reasoning   bool // asked for, or seen at this endpoint with this model
 }
 
-// bytesPerToken is a guess that is low for prose and right for code and JSON;
-// it only ever lengthens clocks.
+// bytesPerToken is low for prose and right for code and JSON. A low value only
+// lengthens clocks.
 const bytesPerToken = 3
 
 // bounds puts the clocks for a request into out.
@@ -265,17 +266,16 @@ func (c Clock) resolve(d Clock) bound {
 	case c.Suspect > 0:
 		b.suspect = c.Suspect
 		if !b.set && b.limit > 0 && b.limit < c.Suspect {
-			b.limit = c.Suspect // a patient suspicion is a wish for patience
+			b.limit = c.Suspect
 		}
 	}
 	b.suspect, b.limit = min(b.suspect, maxClock), min(b.limit, maxClock)
 	return b
 }
 
-// lengthen gives a default clock the patience that the endpoint has shown to
-// need: twice the longest wait that ended well, up to three times the default.
-// A clock that was set is exact, and none is shortened: prefix caches teach
-// short prefills, and then miss.
+// lengthen raises a default limit to twice the longest wait that ended well at this
+// endpoint, up to three times the default. A limit that was set is exact. None is
+// shortened by short waits: a prefix cache makes prefills short, and then misses.
 func (b *bound) lengthen(shown time.Duration) {
 	if b.set || b.limit == 0 {
 		return
@@ -286,12 +286,19 @@ func (b *bound) lengthen(shown time.Duration) {
 	b.limit = max(b.limit, min(2*shown, holdTimes*b.limit))
 }
 
-// shorten makes the limit at most d, whatever it was.
+// shorten makes a default limit at most d. A limit that was set, even to never,
+// stays, and so does a suspect, which the limit is not put below.
 func (b *bound) shorten(d time.Duration) {
-	if b.limit == 0 || d < b.limit {
-		b.limit, b.set = d, true
+	if b.set {
+		return
 	}
-	if b.suspect >= b.limit {
+	if b.suspectSet {
+		d = max(d, b.suspect)
+	}
+	if b.limit == 0 || d < b.limit {
+		b.limit, b.set = d, true // nothing lengthens it again
+	}
+	if !b.suspectSet && b.suspect >= b.limit {
 		b.suspect = b.limit / 2
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strings"
@@ -24,8 +26,8 @@ type Config struct {
 	BaseURL string
 
 	// APIKey is sent as a bearer token. Empty sends none. Package fmt and encoders
-	// do not show it; but in an unexported field of a struct of yours fmt asks no
-	// method, so keep the Client there and not the Config.
+	// do not show it, unless the Config is in an unexported field of another struct,
+	// where fmt calls no methods: keep the Client there instead.
 	APIKey string
 
 	// Model is the model of requests that name none.
@@ -38,21 +40,22 @@ type Config struct {
 	// Header must then be empty, since a key is for one of them, and Model is
 	// the model of those that name none.
 	//
-	// Each has a pacer, a breaker, a retry budget and a memory of its own. A
-	// call goes to the one that can take it: the lowest in order, among those
-	// the one that has the conversation in its cache, otherwise by weight. What
-	// one endpoint fails, before there is an answer, another is asked for at
-	// once; that counts as an attempt, and is paid for by the budget of the
-	// other. [chat.Response.Endpoint] says who gave the answer.
+	// Each has a pacer, a breaker, a retry budget and a memory of its own. A call
+	// goes to an endpoint that can take it: the lowest in Order, among those the
+	// one that has the conversation in its cache, otherwise by Weight. If one
+	// endpoint fails before there is an answer, another is asked at once; that
+	// counts as an attempt and is paid for from the retry budget of the endpoint
+	// that is asked. [chat.Response.Endpoint] names the one that answered.
 	Endpoints []Endpoint
 
 	// HTTPClient makes the requests. Nil means one of the client's own, made
-	// for long streams and many agents. Its Timeout should be zero, since it
-	// would also cut answers that are coming. Redirects are followed only to
-	// the same host and only where they repeat the request (307 and 308).
-	// Its Transport may ignore contexts: that costs a goroutine per call. On
-	// Linux, TCP connections without a TCP_USER_TIMEOUT of their own get the limit
-	// of Clocks.Send.
+	// for long streams and many agents; like [http.DefaultTransport] it honours
+	// HTTP_PROXY, HTTPS_PROXY and NO_PROXY. The Timeout of a given one should be
+	// zero, since it would cut answers that are still coming. Redirects are
+	// followed only to the same host and only where they repeat the request (307
+	// and 308). Its Transport may ignore contexts: that costs a goroutine per
+	// call. On Linux, TCP connections without a TCP_USER_TIMEOUT of their own get
+	// the limit of Clocks.Send.
 	HTTPClient *http.Client
 
 	// Clocks bound every wait. The zero value bounds them all.
@@ -71,26 +74,32 @@ type Config struct {
 	Breaker breaker.Config
 	Pacer   pacer.Config
 
-	// WhenOpen says what calls do while the breaker is open, with several
-	// endpoints those of all. The zero value is [Wait].
+	// WhenOpen says what calls do while the breaker is open; with several endpoints,
+	// while those of all are. The zero value is [Wait].
 	WhenOpen WhenOpen
 
 	// Adviser, if not nil, is asked about calls that wait for long.
 	Adviser Adviser
 
-	// Explain, if not nil, says in one line what is the matter with an endpoint,
-	// by its name, or nothing. It is asked when a clock becomes suspect or runs out,
-	// and its line stands in errors, events and [Dump]. It must be quick, make no
-	// requests, and be safe for concurrent use.
+	// Explain, if not nil, is given an endpoint's name and says in one line what is
+	// wrong with it, or returns an empty string. It is called when a clock becomes
+	// suspect or runs out, and its line is shown in errors, events and [Dump]. It
+	// must be quick, make no requests, and be safe for concurrent use.
 	Explain func(endpoint string) string
 
-	// OnEvent, if not nil, hears of what happens in calls. It runs in the
-	// goroutine in which it happens, with no lock held, and must be quick and
-	// safe for concurrent use. See [Event].
+	// Rand returns numbers in [0, 1). It spreads backoffs and chooses among equal
+	// endpoints, and it is the Rand of pacers and breakers that have none. Nil
+	// means math/rand/v2. It is called with no lock held and possibly from several
+	// goroutines.
+	Rand func() float64
+
+	// OnEvent, if not nil, is called for each [Event], in the goroutine in which it
+	// happens and with no lock held. It must be quick and safe for concurrent use.
 	OnEvent func(Event)
 
-	// Logger, if not nil, gets the same events as log records: suspicions,
-	// retries and changes of the breaker as warnings, the rest as debug.
+	// Logger, if not nil, gets the same events as log records. A failed call is
+	// an error, an attempt and a successful call are debug, and all else is a
+	// warning. The message is "neverhang: " and the [EventKind].
 	Logger *slog.Logger
 
 	// TracerProvider and MeterProvider take spans and metrics. Nil means
@@ -102,19 +111,24 @@ type Config struct {
 // Retry says how failed attempts are repeated. One owner decides, so nothing
 // below the client should retry as well.
 type Retry struct {
-	// Attempts bounds the attempts of a call, the first included. Zero means
-	// 4; 1 or less means that nothing is repeated. After a FirstOutput or
-	// Attempt clock that ran out there is at most one more, beside those at endpoints
-	// that the call has not asked yet.
+	// Attempts bounds the attempts of a call, the first included. Zero means 4;
+	// 1 or a negative value means no retries. After a FirstOutput or Attempt
+	// clock has run out there is at most one more attempt, besides those at
+	// endpoints that the call has not asked yet.
 	//
 	// With several endpoints the first request to each is part of the first try.
 	//
-	// Requests that do not count, though they are listed in [Error.Attempts]:
-	// one that met a dead pooled connection, those by which an endpoint showed
-	// that it does not stream, or in which form it takes messages, redirects to
-	// the same host, and, within Clocks.Call, those that met what passes: nobody,
-	// or a 502, 503 or 529, at an endpoint that had worked, and a throttle at one
-	// that serves others (the last two if WhenOpen is Wait).
+	// Some requests do not count, though they are listed in [Error.Attempts]:
+	//
+	//   - one that met a dead pooled connection
+	//   - those that showed that an endpoint does not stream, or in which form it
+	//     takes messages
+	//   - redirects to the same host
+	//   - within Clocks.Call, those that could not connect to an endpoint that had
+	//     worked before
+	//   - likewise, if WhenOpen is Wait, those to which such an endpoint answered
+	//     502, 503 or 529, and those that an endpoint throttled while it served
+	//     other calls
 	Attempts int
 
 	// Backoff is the wait before the second attempt. It doubles with each
@@ -123,13 +137,14 @@ type Retry struct {
 	Backoff    time.Duration
 	MaxBackoff time.Duration
 
-	// Codes are the codes of refusals (400, 422) that pass when asked again, since
-	// what was refused is what the model wrote. Nil means tool_use_failed and
-	// json_validate_failed, which are Groq's; empty but not nil means none.
+	// Codes are the codes of refusals (400, 422) that are worth a retry, since the
+	// endpoint refused the model's output and not the request. Nil means
+	// tool_use_failed and json_validate_failed, which are Groq's; empty but not nil
+	// means none.
 	Codes []string
 
-	// Jitter spreads the waits: a backoff by this part of itself to either
-	// side, a Retry-After by up to this part upwards only. Zero means 0.25, a
+	// Jitter spreads the waits: a backoff by up to this fraction in either
+	// direction, a Retry-After by up to this fraction upwards. Zero means 0.25, a
 	// negative value none; at most 1.
 	Jitter float64
 }
@@ -145,22 +160,21 @@ type Limits struct {
 	AnswerBytes int64
 
 	// OutputTokens bounds the output of an answer, estimated at four bytes to a
-	// token: servers have been seen to generate without end, whatever
-	// max_tokens says. Default 1,000,000.
+	// token. Some servers have generated without end in spite of max_tokens.
+	// Default 1,000,000.
 	OutputTokens int
 
-	// TokensPerSecond is the least rate, likewise estimated, at which output must
-	// come once it has begun, over any minute in which the caller was reading.
-	// A server that writes a word now and then holds a caller for ever without
-	// any clock running out. Default none, since an overloaded one may be slow
-	// and alive.
+	// TokensPerSecond is the least rate, estimated in the same way, at which output
+	// must come once it has begun, over any minute in which the caller was reading.
+	// Without it, a server that writes a word now and then can hold a caller for
+	// ever, since no clock runs out. Default none: an overloaded server may be slow
+	// but alive.
 	TokensPerSecond float64
 
-	// RepeatBytes is how much output may be one text of up to 1 KiB over and
-	// over, with nothing else, coming piece by piece, after as much output of any
-	// kind. Then the model has lost its
-	// way, and the attempt ends; there is at most one more. The arguments of
-	// tools may repeat four times as much. Default 32 KiB.
+	// RepeatBytes ends an answer that has repeated a text of up to 1 KiB for this
+	// many bytes, piece by piece, after as much output of any kind; at most one
+	// more attempt follows. Tool arguments may repeat four times as much.
+	// Default 32 KiB.
 	RepeatBytes int
 }
 
@@ -173,7 +187,7 @@ const (
 	defaultAnswerBytes = 64 << 20
 
 	defaultOutputTokens = 1_000_000
-	noLimit             = 1 << 62
+	noLimit             = 1 << 62 // as an int64
 )
 
 // fill checks the configuration and puts in the defaults.
@@ -208,10 +222,13 @@ func (c *Config) fill() error {
 	if r.Jitter == 0 {
 		r.Jitter = defaultJitter
 	}
+	if c.Rand == nil {
+		c.Rand = rand.Float64
+	}
 	if c.Limits.EventBytes == 0 {
 		c.Limits.EventBytes = defaultEventBytes
 	} else if c.Limits.EventBytes < 0 {
-		c.Limits.EventBytes = noLimit
+		c.Limits.EventBytes = math.MaxInt
 	}
 	if c.Limits.AnswerBytes == 0 {
 		c.Limits.AnswerBytes = defaultAnswerBytes
@@ -231,7 +248,7 @@ func (c *Config) fill() error {
 	return nil
 }
 
-// checkCredentials finds what could not be sent.
+// checkCredentials finds keys and headers that could not be sent.
 func checkCredentials(key string, header http.Header) error {
 	for name, values := range header {
 		for _, v := range values {
@@ -265,18 +282,18 @@ func token(s string) bool {
 // name for people: without credentials and query, which may hold keys.
 func parseBaseURL(s string) (*url.URL, string, error) {
 	if s == "" {
-		return nil, "", errors.New("BaseURL is empty, want the endpoint, as https://api.openai.com/v1")
+		return nil, "", errors.New("BaseURL is empty, want the endpoint, such as https://api.openai.com/v1")
 	}
 	if scheme, _, ok := strings.Cut(s, "://"); !ok || scheme != "http" && scheme != "https" {
 		if _, rest, at := strings.Cut(s, "@"); at {
-			s = rest // what stands before may be a password
+			s = rest // before it there may be a password
 		}
 		return nil, "", fmt.Errorf("BaseURL is %q, want it to begin with http:// or https://", bounded(strings.SplitN(s, "?", 2)[0], 100))
 	}
 	u, err := url.Parse(s)
 	switch {
 	case err != nil:
-		return nil, "", errors.New("BaseURL cannot be parsed, want a URL as https://api.openai.com/v1")
+		return nil, "", errors.New("BaseURL cannot be parsed, want a URL such as https://api.openai.com/v1")
 	case u.Host == "":
 		return nil, "", fmt.Errorf("BaseURL is %q, which names no host", redacted(u))
 	case u.User != nil:

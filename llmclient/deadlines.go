@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// A Deadline is one of the bounds that lie around each other at the moment in
-// which a call ends: the caller's, the call's, the attempt's and the clock's.
+// A Deadline is one of the nested bounds that are in force when a call ends: the
+// caller's, the call's, the attempt's and the clock's.
 type Deadline struct {
-	// Of is whose it is: "caller", "call", "attempt 2", or the name of a clock.
+	// Of is its owner: "caller", "call", "attempt 2", or the name of a clock.
 	Of string
 	// Bound is how long it may last; zero means that it has no bound of its own.
 	Bound time.Duration
@@ -18,7 +18,7 @@ type Deadline struct {
 	Spent time.Duration
 }
 
-// String tells it in a few words.
+// String describes it in a few words.
 func (d Deadline) String() string {
 	if d.Bound == 0 {
 		return fmt.Sprintf("%s %v", d.Of, round(d.Spent))
@@ -38,8 +38,8 @@ func tree(list []Deadline) string {
 	return " [" + strings.Join(parts, " > ") + "]"
 }
 
-// deadlines notes the bounds around whatever the call does, if it has spent so
-// much of its own.
+// deadlines notes the bounds of the caller and the call, which has spent that much of
+// its own.
 func (cl *call) deadlines(e *Error, now time.Time, spent time.Duration) {
 	list := e.around[:0]
 	if at, ok := cl.parent.Deadline(); ok {
@@ -49,8 +49,8 @@ func (cl *call) deadlines(e *Error, now time.Time, spent time.Duration) {
 	e.Deadlines = append(list, Deadline{"call", limit, spent})
 }
 
-// deadlines notes the bounds around the attempt, its own, and the clock's that
-// runs, or ran out.
+// deadlines notes the bounds around the attempt, its own, and that of the clock that
+// runs or ran out.
 func (a *attempt) deadlines(e *Error, m *meter, out *expiry, now time.Time) {
 	a.call.deadlines(e, now, a.call.spent+m.spent(m.moment(now)))
 	list := append(e.Deadlines, Deadline{Of: attemptName(a.n), Spent: now.Sub(a.started)})
@@ -66,12 +66,12 @@ func (a *attempt) deadlines(e *Error, m *meter, out *expiry, now time.Time) {
 
 func attemptName(n int) string {
 	if n == 1 {
-		return "attempt 1" // thousands may need it at once
+		return "attempt 1" // without an allocation, since thousands may need it at once
 	}
 	return "attempt " + strconv.Itoa(n)
 }
 
-// running returns the clock by which the phase is bounded, or -1.
+// running returns the clock that bounds the phase, or -1.
 func (m *meter) running() int {
 	for _, i := range [...]int{iEnd, iGap, iFirstOutput, iAttempt, iSend, iConnect} {
 		if m.clocks[i].since != never {

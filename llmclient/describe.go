@@ -37,7 +37,7 @@ func (a *attempt) describe(e *Error, m *meter) {
 	e.text = cl.at.redact(e.text)
 }
 
-// expiryText is about a clock that ran out.
+// expiryText describes a clock that ran out.
 func (a *attempt) expiryText(e *Error, m *meter) string {
 	host := a.at.ep.host
 	var text string
@@ -76,7 +76,7 @@ func (a *attempt) expiryText(e *Error, m *meter) string {
 	return text + " (clock " + string(e.Clock) + ")"
 }
 
-// statusText is about an error status.
+// statusText describes an error status.
 func (a *attempt) statusText(e *Error) string {
 	cl := a.call
 	if e.Status >= 300 && e.Status < 400 {
@@ -86,7 +86,7 @@ func (a *attempt) statusText(e *Error) string {
 	return fmt.Sprintf("%s answered %d%s%s%s", cl.at.ep.name, e.Status, name(e.Status), saying(e), advice(e, cl))
 }
 
-// advice says what to do about a refusal.
+// advice says how to fix a refusal.
 func advice(e *Error, cl *call) string {
 	switch e.Kind {
 	case ErrAuth:
@@ -113,14 +113,17 @@ func advice(e *Error, cl *call) string {
 	return ""
 }
 
-// failureText is about exchanges and answers that broke.
+// failureText describes exchanges and answers that broke.
 func (a *attempt) failureText(e *Error, host string) string {
 	var bad *badAnswer
 	var large *sse.TooLargeError
 	var runaway *runawayError
+	var body *bodyError
 	err := a.out.err
 	limits := a.call.client.cfg.Limits
 	switch {
+	case errors.As(err, &body):
+		return body.Error()
 	case errors.As(err, &bad):
 		return bad.text
 	case errors.As(err, &large):
@@ -144,7 +147,7 @@ func (a *attempt) failureText(e *Error, host string) string {
 	return netText(err, host)
 }
 
-// saying returns the provider's words, to stand behind a statement.
+// saying returns the provider's words, to be appended to a statement.
 func saying(e *Error) string {
 	switch {
 	case e.Message != "" && e.Code != "":

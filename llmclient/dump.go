@@ -3,8 +3,11 @@ package llmclient
 import (
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -18,6 +21,39 @@ func Dump(w io.Writer, clients ...*Client) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// DumpOnSignal prints a [Dump] of the clients to w whenever the process gets one
+// of the signals; without any, SIGUSR1 on Unix and none elsewhere. With SIGQUIT
+// among them the runtime's own dump, which ends the process, no longer comes.
+// stop ends it and waits for a dump under way; where there is no signal to wait
+// for it does nothing.
+func DumpOnSignal(w io.Writer, signals []os.Signal, clients ...*Client) (stop func()) {
+	if len(signals) == 0 {
+		signals = dumpSignals()
+	}
+	if len(signals) == 0 {
+		return func() {} // Notify would relay every signal
+	}
+	got := make(chan os.Signal, 1)
+	quit, done := make(chan struct{}), make(chan struct{})
+	signal.Notify(got, signals...)
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-got:
+				_ = Dump(w, clients...)
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return sync.OnceFunc(func() {
+		signal.Stop(got)
+		close(quit)
+		<-done
+	})
 }
 
 func (c *Client) dump(b *strings.Builder, now time.Time) {

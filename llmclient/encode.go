@@ -25,8 +25,8 @@ const (
 	encodedBytes = 64 << 20
 )
 
-// A payload is a request's body: pieces that are not written to once made, so
-// that calls share those of a conversation's old messages.
+// A payload is a request's body in pieces. They are never changed, so that calls can
+// share those of a conversation's old messages.
 type payload struct {
 	parts [][]byte
 	size  int
@@ -47,11 +47,9 @@ func (p *payload) joined() []byte {
 	return bytes.Join(p.parts, nil)
 }
 
-// encoded keeps the JSON of messages that have been sent, by their content: a
-// conversation is sent again with every round, and but for the last messages
-// it is what it was. A message that has been edited is another message. Those
-// not used for the longest time are dropped first. It is safe for concurrent
-// use.
+// encoded caches the JSON of messages that have been sent, by their content: every
+// round of a conversation sends all earlier messages again. The least recently used
+// ones are dropped first. It is safe for concurrent use.
 type encoded struct {
 	seed maphash.Seed
 
@@ -65,8 +63,7 @@ type encoded struct {
 	once [onceSlots]uint64
 }
 
-// onceSlots is how many of those are remembered; a later one takes the place of
-// another.
+// onceSlots is how many of those are remembered; later ones replace earlier ones.
 const onceSlots = 4096
 
 type encodedMessage struct {
@@ -134,8 +131,8 @@ func (e *encoded) messages(list []chat.Message, form *chat.Form) (kept [][]byte,
 	return kept, nil
 }
 
-// keepable reports whether a message is worth keeping and safe to keep. Raw
-// JSON can be written to by its owner without our noticing.
+// keepable reports whether a message is worth caching and safe to cache. Raw JSON is
+// not: its owner may write to it.
 func keepable(m *chat.Message) bool {
 	if len(m.Parts) > 0 || len(m.Extra) > 0 {
 		return false
@@ -155,7 +152,7 @@ func keepable(m *chat.Message) bool {
 func (e *encoded) message(m *chat.Message, form *chat.Form) ([]byte, error) {
 	h := e.hash(m)
 	if form.Tools {
-		h++ // what is sent both with tools and without is kept twice
+		h++ // a message that is sent with and without tools is kept twice
 	}
 	e.mu.Lock()
 	if el := e.byHash[h]; el != nil {
@@ -199,8 +196,8 @@ func (e *encoded) dropLocked(el *list.Element) {
 // weight is what an entry takes at most, the message's own text included.
 func (k *encodedMessage) weight() int { return 2*cap(k.json) + 512 }
 
-// hash tells messages apart. It is not inlined: the state of a hash is large,
-// and stacks of thousands of waiting calls are what grows with their callers'.
+// hash returns a hash of a message. It is not inlined: the state of a hash is large,
+// and would enlarge the stacks of thousands of waiting calls.
 //
 //go:noinline
 func (e *encoded) hash(m *chat.Message) uint64 {
@@ -210,7 +207,7 @@ func (e *encoded) hash(m *chat.Message) uint64 {
 	return h.Sum64()
 }
 
-// hashMessage adds to h what tells messages apart.
+// hashMessage adds a message to h.
 func hashMessage(h *maphash.Hash, m *chat.Message) {
 	write := func(s string) {
 		_, _ = h.WriteString(s)
@@ -229,8 +226,8 @@ func sameForm(a, b *chat.Form) bool {
 	return a.Tools == b.Tools && a.Bare == b.Bare && a.ShortIDs == b.ShortIDs && a.ReasoningKey == b.ReasoningKey && slices.Equal(a.Omit, b.Omit)
 }
 
-// same reports whether two messages are equal. Strings that are the same
-// memory, as those of an unchanged conversation are, compare at no cost.
+// same reports whether two messages are equal. Comparing strings that share memory,
+// as those of an unchanged conversation do, costs nothing.
 func same(a, b *chat.Message) bool {
 	return a.Role == b.Role && a.Content == b.Content && a.Reasoning == b.Reasoning && a.ReasoningKey == b.ReasoningKey &&
 		a.Refusal == b.Refusal && a.ToolCallID == b.ToolCallID && a.Name == b.Name &&

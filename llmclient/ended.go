@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// error returns an error of the call that is no attempt's.
+// error returns an error of the call that is not from an attempt.
 func (cl *call) error(k Kind, text string) *Error { return cl.errorIn(cl.where(), k, text) }
 
 func (cl *call) errorIn(p Phase, k Kind, text string) *Error {
@@ -24,8 +24,8 @@ func (cl *call) errorIn(p Phase, k Kind, text string) *Error {
 	return e
 }
 
-// ended returns the error of a call that its caller ended, or Close. It is put
-// together by hand, since thousands may end at once.
+// ended returns the error of a call that its caller or Close ended. It is built by
+// hand, since thousands may end at once.
 func (cl *call) ended() *Error {
 	left, cause := cl.callersEnd()
 	return cl.endedIn(cl.where(), left, cause, time.Now())

@@ -18,7 +18,7 @@ import (
 	"github.com/neverhang/neverhang/llmclient"
 )
 
-// A cancel of all: nothing that was queued is sent any more.
+// When all calls are cancelled, none that was queued is sent any more.
 func TestNothingIsBegunByCloseOrCancel(t *testing.T) {
 	for _, leave := range []string{"close", "cancel"} {
 		t.Run(leave, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestABreakerObserverThatPanicsLosesNoPermit(t *testing.T) {
 	})
 }
 
-// An empty budget delays, it does not fail: here under callers' deadlines.
+// An empty retry budget delays calls and does not fail them, even under callers' deadlines.
 func TestAnEmptyBudgetLeavesTimeForTheTry(t *testing.T) {
 	for name, restart := range map[string]bool{"restarts": true, "retries": false} {
 		t.Run(name, func(t *testing.T) {
@@ -139,14 +139,14 @@ func TestACauseDoesNotChangeHowAContextEnded(t *testing.T) {
 	}
 }
 
-// causeOf cannot be compared, as errors with lists in them.
+// causeOf is not comparable, like an error with a slice in it.
 type causeOf []string
 
 func (c causeOf) Error() string { return c[0] }
 
-// A call may be ended at any moment, also in that of its answer, while it changes
-// from one endpoint to another, and while it waits: it ends then, or has its answer,
-// and nothing is left behind.
+// A call may be ended at any moment, even when its answer comes, while it changes from
+// one endpoint to another, or while it waits. It ends then, or has its answer, and
+// leaks nothing.
 func TestACallMayBeEndedAtAnyMoment(t *testing.T) {
 	const tick = 5 * time.Millisecond
 	answer := fake.Reply(fake.Pause(tick), fake.Text("a"), fake.Pause(tick), fake.Text("b"), fake.Pause(tick), fake.End("stop"))
@@ -179,8 +179,8 @@ func TestACallMayBeEndedAtAnyMoment(t *testing.T) {
 	}
 }
 
-// A context that has ended by its error, and does not close its channel, as some do
-// that are put together from two.
+// A context whose Err says that it has ended, but whose Done channel stays open, as in
+// some that are merged from two.
 type halfContext struct {
 	context.Context
 	other context.Context
@@ -207,7 +207,7 @@ func TestAContextThatEndsWithoutAWordIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// Who reads a stream may close the client it comes from.
+// The reader of a stream may close its client.
 func TestAStreamsReaderMayCloseTheClient(t *testing.T) {
 	inWorld(t, script(fake.Reply(fake.Text("a"), fake.Text("b"), fake.Hang())), nil, func(t *testing.T, w *world) {
 		var err error

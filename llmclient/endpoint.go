@@ -15,8 +15,8 @@ import (
 	"github.com/neverhang/neverhang/pacer"
 )
 
-// An endpoint is one server, as its callers share it: its guards, and what has
-// been learned about how it speaks.
+// An endpoint is one server, as its callers share it: its pacer, breaker and retry
+// budget, and what has been learned about its dialect.
 type endpoint struct {
 	name    string // for people: no credentials, no query
 	base    string // its URL, likewise
@@ -34,7 +34,7 @@ type endpoint struct {
 	encoded  *encoded
 	evidence *evidence
 	budget   budget
-	bench    bench
+	excluded exclusions
 
 	flows      atomic.Bool  // some stream has given output
 	refutes    atomic.Bool  // it has sent a finish reason and then more output
@@ -42,8 +42,8 @@ type endpoint struct {
 
 	calls atomic.Int64 // that are at it or wait for it
 
-	// It speaks HTTP/2: a request that failed on an old connection says
-	// nothing about the connection.
+	// It speaks HTTP/2: a request that failed on an old connection proves nothing
+	// about the connection.
 	multiplexed atomic.Bool
 
 	// A clock ran out on an old connection that brought nothing.
@@ -73,6 +73,9 @@ func newEndpoint(c *Client, e place) (ep *endpoint, err error) {
 	if e.Breaker != nil {
 		bc = *e.Breaker
 	}
+	if pc.Rand == nil {
+		pc.Rand = c.random
+	}
 	if ep.pacer, err = pacer.New(pc); err != nil {
 		return nil, fmt.Errorf("Pacer: %w", err)
 	}
@@ -81,7 +84,7 @@ func newEndpoint(c *Client, e place) (ep *endpoint, err error) {
 	}
 	told := bc.OnChange
 	bc.OnChange = func(ch breaker.Change) {
-		c.news.tell()
+		c.changes.tell()
 		c.notify(Event{Kind: EventBreaker, Endpoint: ep.name, Breaker: ch, Text: ch.Why})
 		if told != nil {
 			_, _ = contain(func() (any, error) { told(ch); return nil, nil })
@@ -101,8 +104,8 @@ func newEndpoint(c *Client, e place) (ep *endpoint, err error) {
 	return ep, nil
 }
 
-// warn tells that the key of the endpoint goes in the clear, if it does. It is
-// called when nothing is locked: who hears it may ask back.
+// warn sends an event if the key of the endpoint is sent in the clear. The caller
+// holds no lock, since OnEvent may call the client.
 func (ep *endpoint) warn(c *Client, u *url.URL) {
 	if ep.secrets.keyed && u.Scheme == "http" && !loopback(u.Hostname()) {
 		c.notify(Event{
@@ -112,15 +115,14 @@ func (ep *endpoint) warn(c *Client, u *url.URL) {
 	}
 }
 
-// A dialect is what an endpoint does not understand, or does not do.
+// A dialect says which parts of the API an endpoint does not have.
 type dialect struct {
 	plain   bool // it does not stream
 	noUsage bool // it does not know stream_options
 	ends    bool // it has been seen to send a finish reason
 }
 
-// finishes is told that the endpoint sent a finish reason, and reports whether
-// that is known already.
+// finishes notes that the endpoint has sent a finish reason.
 func (e *endpoint) finishes() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -134,9 +136,9 @@ func (e *endpoint) ends() bool {
 	return e.dialect.ends
 }
 
-// succeeded is told that a call has its answer, which was asked for in dialect
-// d: what the endpoint was spared in it is remembered. took is how long it took
-// if it was asked plainly for a doubt, and otherwise 0.
+// succeeded notes that a call in dialect d has its answer: later calls leave out
+// the same parts of the API. took is how long the answer took if a plain one was
+// asked for because of a doubt, and otherwise 0.
 func (e *endpoint) succeeded(d dialect, took time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -149,8 +151,8 @@ func (e *endpoint) succeeded(d dialect, took time.Duration) {
 	e.dialect.noUsage = e.dialect.noUsage || d.noUsage
 }
 
-// news reports whether nothing has been told yet of dialect d.
-func (e *endpoint) news(d dialect) bool {
+// firstHeard reports whether dialect d has not been announced yet, and notes that it has been.
+func (e *endpoint) firstHeard(d dialect) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	known := (e.told.plain || !d.plain) && (e.told.noUsage || !d.noUsage)
@@ -187,12 +189,13 @@ func (e *endpoint) sawReasoning(model string) {
 	}
 }
 
-// A word for streaming, standing alone: not "upstream", nor a tool's name.
+// streamWord is a word for streaming that stands alone: neither "upstream" nor a
+// part of a tool's name.
 var streamWord = regexp.MustCompile(`\bstream(ed|ing)?\b`)
 
-// adapted looks at a refusal of a request that was sent in dialect d. If what
-// was refused is streaming or its options, it returns the dialect in which to
-// ask again, and what that means.
+// adapted looks at a refusal of a request that was sent in dialect d. If the
+// endpoint refused streaming or its options, adapted returns the dialect in which
+// to ask again, and a text that explains it.
 func adapted(d dialect, status int, said *chat.ServerError) (dialect, string) {
 	switch status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType,
@@ -215,7 +218,7 @@ func adapted(d dialect, status int, said *chat.ServerError) (dialect, string) {
 	return d, ""
 }
 
-// refuses reports whether a message says that something is not to be had.
+// refuses reports whether a message says that something is not supported.
 func refuses(words string) bool {
 	for _, s := range []string{"not support", "unsupported", "not allowed", "not available", "not implemented",
 		"disabled", "not permitted", "must be false", "does not stream", "unrecognized", "extra inputs", "unknown"} {

@@ -13,7 +13,7 @@ import (
 
 // An Endpoint is one of several that a [Client] may ask.
 type Endpoint struct {
-	// Name is what events, errors and answers call it. Empty means its BaseURL.
+	// Name is its name in events, errors and answers. Empty means its BaseURL.
 	Name string
 
 	// BaseURL, APIKey and Header are as in [Config]. They go to this endpoint
@@ -22,9 +22,8 @@ type Endpoint struct {
 	APIKey  string
 	Header  http.Header
 
-	// Model is the model of requests that name none, under the name that it has
-	// here; empty means Config.Model. A request that names one asks for it
-	// everywhere.
+	// Model is the model of requests that name none; empty means Config.Model. A
+	// request that names a model asks every endpoint for that one.
 	Model string
 
 	// Order puts endpoints behind others: one is asked only when none with a
@@ -45,14 +44,14 @@ type Endpoint struct {
 type WhenOpen uint8
 
 const (
-	// Wait waits for the first that does, within Clocks.Call: an agent with an
-	// hour of work behind it should outlive a short outage.
+	// Wait waits for the first breaker that does, within Clocks.Call: an agent with
+	// an hour of work behind it should outlive a short outage.
 	Wait WhenOpen = iota
 	// FailFast returns an error that matches [breaker.ErrOpen].
 	FailFast
-	// LeastBad asks the endpoint whose next trial is nearest, past its breaker.
-	// That is more load for who has little strength; it is for callers who would
-	// rather have one chance now than a good one later.
+	// LeastBad asks the endpoint whose next trial is nearest, past its breaker. This
+	// adds load to a server that is already weak. It is for callers that prefer a
+	// small chance now to a good one later.
 	LeastBad
 )
 
@@ -69,7 +68,7 @@ func (w WhenOpen) String() string {
 	return fmt.Sprintf("WhenOpen(%d)", uint8(w))
 }
 
-// A place is an endpoint with its address taken apart.
+// A place is an endpoint with its BaseURL parsed.
 type place struct {
 	Endpoint
 	url   *url.URL // of the chat completions
@@ -112,7 +111,7 @@ func (c *Config) endpoints() ([]place, error) {
 	return list, nil
 }
 
-// parse checks the endpoint and takes its address apart.
+// parse checks the endpoint and parses its BaseURL.
 func (p *place) parse() error {
 	var err error
 	switch p.url, p.base, err = parseBaseURL(p.BaseURL); {

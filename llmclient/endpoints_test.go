@@ -34,14 +34,10 @@ func inRealm(t *testing.T, srvs []fake.Config, change func(*llmclient.Config), t
 	synctest.Test(t, func(t *testing.T) {
 		r := &realm{world: world{t: t, start: time.Now()}}
 		cfg := llmclient.Config{
-			Model: "test-model",
-			Retry: llmclient.Retry{Jitter: -1},
-			Pacer: pacer.Config{Rand: func() float64 { return 0 }},
-			OnEvent: func(e llmclient.Event) {
-				r.mu.Lock()
-				defer r.mu.Unlock()
-				r.events = append(r.events, e)
-			},
+			Model:   "test-model",
+			Retry:   llmclient.Retry{Jitter: -1},
+			Pacer:   pacer.Config{Rand: func() float64 { return 0 }},
+			OnEvent: r.note,
 		}
 		byHost := make(map[string]*fake.Server)
 		for i, c := range srvs {

@@ -28,13 +28,13 @@ const (
 	ErrClosed
 	// ErrNetwork: no connection, or one that broke before the answer ended.
 	ErrNetwork
-	// ErrThrottled: the endpoint asks for fewer requests (429 and its kin).
+	// ErrThrottled: the endpoint asks for fewer requests (429 and the like).
 	ErrThrottled
 	// ErrQuota: the account has nothing left; waiting does not help.
 	ErrQuota
 	// ErrServer: the endpoint failed (5xx, or an error inside a 200).
 	ErrServer
-	// ErrAuth: the endpoint refused the key, or what it may do.
+	// ErrAuth: the endpoint refused the key, or the key may not do this.
 	ErrAuth
 	// ErrNotFound: the endpoint has no such path or model.
 	ErrNotFound
@@ -89,31 +89,30 @@ func (k Kind) Error() string { return "llmclient: " + k.String() }
 // An Error is a failed call. Every error that this package returns from a
 // call is one.
 //
-// It matches its Kind, and whatever caused it: the context's error if the
-// caller ended the call or left too little time for the next try,
-// [breaker.ErrOpen], a [net.Error], and so on. A clock of the client that ran
-// out does not match [context.DeadlineExceeded], which is the caller's.
+// It matches its Kind and its cause: the context's error if the caller ended the
+// call or left too little time for the next attempt, [breaker.ErrOpen], a
+// [net.Error], and so on. If a clock of the client ran out it does not match
+// [context.DeadlineExceeded], which stands for the caller's deadline.
 //
 // Its text and fields hold no key, no prompt and no answer, except Partial.
 type Error struct {
 	Kind  Kind
 	Phase Phase // where the call was when it failed
 
-	// Clock and Bound say which clock ran out and how long it had run, if one
-	// did.
+	// Clock is the clock that ran out, if one did. Bound is the limit that ran
+	// out or, if Evidence cut the attempt, how long the clock had run.
 	Clock ClockName
 	Bound time.Duration
 
 	// Evidence says why the attempt was cut before the clock's limit; empty if
-	// it was not. Bound is then how long the clock had run.
+	// it was not.
 	Evidence string
 
-	// Verdict is what [Config.Explain] made of the server when a clock ran out;
-	// empty without it.
+	// Verdict is what [Config.Explain] said about the server when a clock ran out.
 	Verdict string
 
-	// Deadlines are the bounds that lay around each other when time ran out or
-	// the caller left, the outermost first; empty for other errors.
+	// Deadlines are the nested bounds that were in force when time ran out or the
+	// caller left, the outermost first; empty for other errors.
 	Deadlines []Deadline
 
 	Endpoint  string // its name: the base URL, without credentials and query, unless it was given another
@@ -123,11 +122,13 @@ type Error struct {
 	Message   string // the provider's message, bounded
 	RequestID string // the provider's name for the request
 
-	// Attempts are the requests that were sent, in order.
-	Attempts []Attempt
+	// Attempts are the requests that were sent, in order. Of more than 64 they
+	// are the first 8 and the last 56. AttemptCount counts all.
+	Attempts     []Attempt
+	AttemptCount int
 
-	// Partial is what had arrived of the answer; nil if nothing had. It is not
-	// an answer: nothing in it should be run.
+	// Partial is the part of the answer that had arrived; nil if nothing had. It is
+	// not an answer: no tool call in it should be run.
 	Partial *chat.Response
 
 	around [4]Deadline // room for Deadlines
@@ -137,23 +138,12 @@ type Error struct {
 	retryAfter time.Duration
 	outlasted  bool // the attempt had all the time that the given http.Client allows
 	causes     []error
-}
-
-// An Attempt is one request on the wire.
-type Attempt struct {
-	Endpoint string // its name
-	Started  time.Time
-	Duration time.Duration
-	Phase    Phase // the phase in which it ended
-	Status   int   // 0 if no answer came
-	Kind     Kind  // 0 if it succeeded
-	Clock    ClockName
-	Text     string // what went wrong, in a few words
-	Bytes    int64  // of the answer's body
+	out        []run // what the requests met that are not in Attempts
 }
 
 // Error returns one sentence that says what happened and what to do about it,
-// and, if there were several attempts, what the earlier ones met.
+// and, if there were several attempts, how the earlier ones failed: equal texts in
+// a row once, with their number, and five in all at most.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("llmclient: ")
@@ -164,14 +154,7 @@ func (e *Error) Error() string {
 		b.WriteString(e.Verdict)
 	}
 	if n := len(e.Attempts); n > 1 {
-		fmt.Fprintf(&b, " (attempt %d; before it:", n)
-		for i, a := range e.Attempts[:n-1] {
-			if i > 0 {
-				b.WriteByte(';')
-			}
-			fmt.Fprintf(&b, " %s", a.Text)
-		}
-		b.WriteByte(')')
+		fmt.Fprintf(&b, " (attempt %d; before it: %s)", max(n, e.AttemptCount), earlier(e.Attempts, e.out))
 	}
 	return b.String()
 }
@@ -191,22 +174,22 @@ func (e *Error) Unwrap() []error { return e.causes }
 // caller's deadline.
 func (e *Error) Timeout() bool { return e.Kind == ErrTimeout || e.Kind == ErrDeadline }
 
-// Retryable reports whether the same call may succeed later, all by itself.
+// Retryable reports whether the same call, unchanged, may succeed later.
 func (e *Error) Retryable() bool { return e.retryable }
 
 // RetryAfter returns how long the endpoint asked to wait, or zero.
 func (e *Error) RetryAfter() time.Duration { return e.retryAfter }
 
 // ContextOverflow reports whether the conversation is longer than the model
-// takes: shortened, it may pass.
+// takes. A shorter one may succeed.
 func (e *Error) ContextOverflow() bool { return e.Kind == ErrContextLength }
 
-// StatusCode returns Status, for those who ask an error for it.
+// StatusCode returns Status, for code that looks for this method.
 func (e *Error) StatusCode() int { return e.Status }
 
-// Truncated returns the answer whose tool calls a token limit cut, or nil if
-// the error is another one. Callers that go on with the conversation need it
-// to tell the model what happened.
+// Truncated returns the answer whose tool calls a token limit cut, or nil for other
+// errors. A caller that goes on with the conversation needs it to tell the model
+// what happened.
 func (e *Error) Truncated() *chat.Response {
 	if e.Kind == ErrTruncated {
 		return e.Partial
@@ -214,10 +197,10 @@ func (e *Error) Truncated() *chat.Response {
 	return nil
 }
 
-// errClosed is the cause of what Close ended.
+// errClosed is the cause of calls that Close ended.
 var errClosed = errors.New("closed")
 
-// bounded returns s on one line, without what steers terminals, and cut to at most n
+// bounded returns s on one line, without control characters, and cut to at most n
 // bytes.
 func bounded(s string, n int) string {
 	if !tidy(s) {

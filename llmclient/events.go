@@ -21,18 +21,18 @@ const (
 	EventFailed EventKind = "failed"
 	// EventRetry: the call waits for Wait and then tries again.
 	EventRetry EventKind = "retry"
-	// EventAdapted: the endpoint does not understand a part of the dialect
-	// and is spoken to without it from now on.
+	// EventAdapted: the endpoint does not support a part of the API, and is asked
+	// without it from now on.
 	EventAdapted EventKind = "adapted"
 	// EventCoolDown: the endpoint asked for a pause; all calls to it wait.
 	EventCoolDown EventKind = "cooldown"
-	// EventDead: the endpoint answers nothing, not even probes. Attempts that
-	// wait there are cut, and calls wait until it is alive again.
+	// EventDead: the endpoint answers neither calls nor probes. Attempts that wait
+	// there are cut, and calls wait until it is alive again.
 	EventDead EventKind = "dead"
 	// EventRetriedAbove: an SDK above a [Transport] retries by itself.
 	EventRetriedAbove EventKind = "retried_above"
-	// EventInsecure: the key goes in the clear, over plain http to another
-	// machine. Told once, when the client is made.
+	// EventInsecure: the key is sent in the clear, over plain http to another
+	// machine. It comes once, when the client is made.
 	EventInsecure EventKind = "insecure"
 	// EventBreaker: the circuit breaker changed its state.
 	EventBreaker EventKind = "breaker"
@@ -40,9 +40,8 @@ const (
 	EventDone EventKind = "done"
 )
 
-// An Event is something that happened in a call or to the endpoint. Fields
-// that mean nothing for its kind are zero. It holds no key, no prompt and no
-// answer.
+// An Event is something that happened in a call or to an endpoint. Fields that do
+// not apply to its kind are zero. It holds no key, no prompt and no answer.
 type Event struct {
 	Kind        EventKind
 	Time        time.Time
@@ -53,17 +52,21 @@ type Event struct {
 	Attempt     int    // numbers the call's requests from 1
 	PromptBytes int    // of the request
 	Phase       Phase
-	Clock       ClockName      // that is suspect, or ran out
-	After       time.Duration  // since the attempt began; for EventSuspect since the clock began, for EventDone since the call did
-	FirstOutput time.Duration  // from the start of the attempt that ended, or was the last; 0 if there was none
+	Clock       ClockName // that is suspect, or ran out
+	// After is the time since the attempt began; for EventSuspect since the clock
+	// began, for EventDone since the call began.
+	After time.Duration
+	// FirstOutput is the time to first output of the attempt that ended, or of the
+	// last one; 0 if there was none.
+	FirstOutput time.Duration
 	Outputs     int64          // pieces of output of that attempt
 	Wait        time.Duration  // before the next attempt; of the cool-down
 	Err         error          // an *[Error]; for EventFailed without the other attempts
 	Breaker     breaker.Change // for EventBreaker
-	Text        string         // for people, where there is more to say
+	Text        string         // an explanation, for some kinds
 }
 
-// observed reports whether anybody is told of events.
+// observed reports whether there is a receiver of events.
 func (c *Client) observed() bool { return c.cfg.OnEvent != nil || c.cfg.Logger != nil }
 
 // notify tells an event to OnEvent and the log. Its callers hold no lock.
@@ -72,8 +75,8 @@ func (c *Client) notify(e Event) {
 		return
 	}
 	e.Time = time.Now()
-	// A broken observer must not take the process down from inside a timer,
-	// nor fail a call that is fine.
+	// A panic of an observer must neither end the process, from inside a timer, nor
+	// fail a call.
 	if log := c.cfg.Logger; log != nil {
 		_, _ = contain(func() (any, error) { logEvent(log, e); return nil, nil })
 	}
@@ -124,7 +127,7 @@ func logEvent(log *slog.Logger, e Event) {
 	}
 	add("text", e.Text)
 	if e.Err != nil {
-		attrs = append(attrs, slog.String("error", e.Err.Error()))
+		attrs = append(attrs, slog.String("err", e.Err.Error()))
 	}
 	log.LogAttrs(ctx, level, "neverhang: "+string(e.Kind), attrs...)
 }

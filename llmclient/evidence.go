@@ -12,42 +12,41 @@ import (
 
 const (
 	// askAfter is how long FirstOutput, Gap or Attempt run before evidence is
-	// gathered, whatever the sizes.
+	// gathered, however large the request is.
 	askAfter = 30 * time.Second
 
-	// A probe is unanswered after probeLimit. While somebody waits there is one
-	// every probeEvery; behind an unanswered one the next follows at once, or
-	// after probeLimit if it failed sooner than that.
+	// A probe is unanswered after probeLimit. While a call waits there is one every
+	// probeEvery. An unanswered one is followed by the next at once, or after
+	// probeLimit if it failed sooner.
 	probeLimit = 5 * time.Second
 	probeEvery = 10 * time.Second
 
-	// deadAfter is how many probes in a row must go unanswered, with not a
-	// byte from the endpoint meanwhile, for it to be dead.
+	// deadAfter is how many probes in a row must go unanswered, without a byte from
+	// the endpoint meanwhile, until it counts as dead.
 	deadAfter = 2
 
 	// How long calls wait for a dead endpoint to answer a probe before they try
-	// all the same: longer if it has ever answered one.
+	// anyway: longer if it has ever answered one.
 	hopeKnown   = 5 * time.Minute
 	hopeUnknown = 3 * time.Minute
 )
 
-// evidence is what is known about an endpoint beside its answers: whether it
-// answers probes, when it last sent a byte, and how fast its calls have been.
-// The question is asked by one goroutine, which lives as long as somebody has
-// been waiting for long.
+// evidence is what is known about an endpoint besides its answers: whether it
+// answers probes, when it last sent a byte, and how fast its calls have been. One
+// goroutine sends the probes. It runs as long as some call has waited for askAfter.
 type evidence struct {
 	client *Client
 	ep     *endpoint
-	probe  *http.Client // on connections of its own; nil if there is no way to have those
+	probe  *http.Client // on connections of its own; nil if the transport allows none
 
 	lastByte atomic.Int64 // nanoseconds; of any call or probe
 	isDead   atomic.Bool
 	answers  atomic.Bool // it has answered a probe
-	mute     atomic.Bool // it does not answer probes though it works: they show nothing
+	mute     atomic.Bool // it works but does not answer probes: they prove nothing
 	pace     pace
 
 	mu      sync.Mutex
-	again   bool          // it has been asked to since it last looked who waits
+	again   bool          // ask was called since the goroutine last listed the waiting calls
 	asking  bool          // the goroutine runs
 	died    time.Time     // when it was found dead
 	asked   time.Time     // when the last question was put
@@ -55,9 +54,9 @@ type evidence struct {
 	glimpse time.Time     // when the last glance was
 	misses  int           // glances in a row that were not answered
 	life    chan struct{} // closed when a dead endpoint is alive again; nil if it is not dead
-	hoping  int           // calls that wait for that
-	advice  chan Advice   // of a question that the adviser has not answered in time
-	put     time.Time     // when that was asked; only the goroutine uses the two
+	hoping  int           // calls that wait for life
+	advice  chan Advice   // of an adviser that has not answered in time
+	put     time.Time     // when the adviser was asked; only the goroutine uses advice and put
 }
 
 func newEvidence(c *Client, ep *endpoint) *evidence {
@@ -69,27 +68,27 @@ func (e *evidence) saw(now time.Time) {
 	e.lastByte.Store(now.UnixNano())
 	if e.isDead.Load() {
 		if !e.answers.Load() {
-			e.mute.Store(true) // it was not dead, it only does not answer probes
+			e.mute.Store(true) // it was not dead, it just does not answer probes
 		}
 		e.revive()
 	}
 }
 
-// die notes that the endpoint is dead, and reports whether that is news.
+// die notes that the endpoint is dead, and reports whether it was not known to be.
 func (e *evidence) die() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
 	if e.life != nil {
 		if !now.Before(e.died.Add(e.hope())) {
-			e.died = now // it was tried all the same, and is still dead
+			e.died = now // a call has tried it, and it is still dead
 		}
 		return false
 	}
 	e.life = make(chan struct{})
 	e.died = now
 	e.isDead.Store(true)
-	e.client.news.tell()
+	e.client.changes.tell()
 	return true
 }
 
@@ -115,8 +114,8 @@ func (e *evidence) deadUntil(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// glance asks an endpoint that calls pass over whether it is alive, now and
-// then: nobody waits there who would have it asked.
+// glance probes an endpoint that calls pass over, from time to time: no call waits
+// there, so nothing else would.
 func (e *evidence) glance() {
 	now := time.Now()
 	e.mu.Lock()
@@ -150,11 +149,11 @@ func (e *evidence) revive() {
 		e.isDead.Store(false)
 		close(e.life)
 		e.life = nil
-		e.client.news.tell()
+		e.client.changes.tell()
 	}
 }
 
-// ask makes sure that the question is being asked.
+// ask makes sure that the goroutine that probes is running.
 func (e *evidence) ask() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -165,8 +164,8 @@ func (e *evidence) ask() {
 	e.asking = e.client.goes(e.run)
 }
 
-// awaitLife waits while the endpoint is dead, but not for ever: probes may be
-// what it has stopped answering, and nothing else.
+// awaitLife waits while the endpoint is dead, for hope at most: it may have stopped
+// answering probes but not calls.
 func (e *evidence) awaitLife(ctx context.Context) error {
 	t := time.NewTimer(e.hope())
 	defer t.Stop()
@@ -194,20 +193,20 @@ func (e *evidence) awaitLife(ctx context.Context) error {
 	}
 }
 
-// done reports whether nobody needs the question asked any more, and if so
-// notes that it is not.
+// done reports whether no call needs probes any more, and if so notes that the
+// goroutine ends.
 func (e *evidence) done(waiting int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if again := e.again; waiting > 0 || e.hoping > 0 || again {
-		e.again = false // who asked meanwhile may not be among those waiting
+		e.again = false // a call that asked meanwhile may not be among the waiting ones
 		return false
 	}
 	e.asking = false
 	return true
 }
 
-// run asks until nobody waits.
+// run probes until no call waits.
 func (e *evidence) run(ctx context.Context) {
 	var next time.Time // when the next probe may start
 	misses := 0
@@ -243,7 +242,7 @@ func (e *evidence) run(ctx context.Context) {
 // probes reports whether probes can be made and show anything.
 func (e *evidence) probes() bool { return e.probe != nil && !e.mute.Load() }
 
-// judge says what a probe shows, and returns how many in a row have gone
+// judge draws the conclusions from a probe, and returns how many in a row have gone
 // unanswered.
 func (e *evidence) judge(answered bool, began time.Time, misses int) int {
 	e.know(answered, began)
@@ -255,7 +254,7 @@ func (e *evidence) judge(answered bool, began time.Time, misses int) int {
 		return 0
 	}
 	if e.lastByte.Load() >= began.UnixNano() {
-		return 0 // it is alive all the same: some servers answer nobody while they generate
+		return 0 // it is alive nevertheless: some servers answer no other request while they generate
 	}
 	if misses++; misses < deadAfter {
 		return misses
@@ -299,15 +298,15 @@ func (e *evidence) note() string {
 	return fmt.Sprintf("%s (%v ago)", e.said, round(time.Since(e.asked)))
 }
 
-// probed asks the endpoint the free question and reports whether it answered,
-// in whatever way.
+// probed sends the endpoint a probe and reports whether it answered, with any
+// status.
 func (e *evidence) probed(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
 	e.ep.budget.borrow(time.Now(), costOfProbe)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.ep.base+"/models", nil)
 	if err != nil {
-		return true // it says nothing about the endpoint
+		return true // the failure proves nothing about the endpoint
 	}
 	e.ep.secrets.probe(req)
 	resp, err := e.probe.Do(req)
@@ -322,8 +321,8 @@ func (e *evidence) probed(ctx context.Context) bool {
 // cutOrphans cuts the attempts that the endpoint has forgotten.
 func (e *evidence) cutOrphans(waiting []waiter) {
 	for _, w := range waiting {
-		// Plain answers take as long as they are, and who reasons unseen takes as
-		// long as that: their siblings tell nothing. The limits are for them.
+		// How long a plain answer or unseen reasoning takes depends on its length:
+		// other calls prove nothing about it. The limits bound those.
 		if w.m.bytes > 0 || w.m.firstByte != never || w.m.plain || w.a.kind.reasoning {
 			continue
 		}

@@ -54,7 +54,7 @@ func TestADeadEndpointIsKnownSoon(t *testing.T) {
 			assert.Len(t, w.srv.Requests(), 2)
 		})
 	})
-	t.Run("by all of forty-five callers, who are all served in the end", func(t *testing.T) {
+	t.Run("by all of forty-five callers, all of them served in the end", func(t *testing.T) {
 		inWorld(t, deaf(3*time.Minute), nil, func(t *testing.T, w *world) {
 			w.callers(t, 45)
 			assert.Less(t, time.Since(w.start), 4*time.Minute)
@@ -62,7 +62,7 @@ func TestADeadEndpointIsKnownSoon(t *testing.T) {
 			assert.LessOrEqual(t, len(w.srv.Requests()), 45+45+5)
 		})
 	})
-	t.Run("also where connections are refused to the prober", func(t *testing.T) {
+	t.Run("even if probes are refused a connection", func(t *testing.T) {
 		inWorld(t, script(fake.Hang()), func(c *llmclient.Config) { c.Retry.Attempts = 1 }, func(t *testing.T, w *world) {
 			time.AfterFunc(10*time.Second, func() { w.srv.SetNet(fake.NetFault{Kind: fake.Refused}) })
 			_, err := w.client.Chat(t.Context(), hello())
@@ -99,8 +99,8 @@ func TestTheProbeIsAFreeQuestion(t *testing.T) {
 	})
 }
 
-// An endpoint that works and never answers the free question. It is taken for
-// dead once, and then not any more.
+// An endpoint that works and never answers probes. It is taken for dead once, and not
+// again.
 func TestAnEndpointThatAnswersNoProbesIsNotDead(t *testing.T) {
 	inWorld(t, fake.Config{Script: fake.Always(fake.Reply(fake.Pause(2*time.Minute), fake.Answer("ok"))), Models: fake.Always(fake.Hang())}, nil, func(t *testing.T, w *world) {
 		_, err := w.client.Chat(t.Context(), hello())
@@ -116,7 +116,7 @@ func TestAnEndpointThatAnswersNoProbesIsNotDead(t *testing.T) {
 	})
 }
 
-// A probe that is answered, in whatever way, cuts nothing.
+// A probe that is answered, with any status, cuts nothing.
 func TestAnyStatusIsASignOfLife(t *testing.T) {
 	for name, models := range map[string]fake.Step{"404": fake.Status(404, "no"), "500": fake.Unavailable(), "401": fake.Error(401, "x", "", "no")} {
 		t.Run(name, func(t *testing.T) {
@@ -129,8 +129,8 @@ func TestAnyStatusIsASignOfLife(t *testing.T) {
 	}
 }
 
-// A server that answers nobody else while it generates is alive: its bytes say
-// so.
+// A server that answers no other request while it generates is alive, as its bytes
+// show.
 func TestASingleThreadedServerIsNotDead(t *testing.T) {
 	inWorld(t, fake.Config{
 		Script: func(r *fake.Request) fake.Step {
@@ -297,8 +297,8 @@ func TestWhatAnEndpointHasShownLengthensDefaultClocks(t *testing.T) {
 	})
 }
 
-// A server that is at work says so in informational answers, and answers nobody
-// else meanwhile. It is not dead, and yet not waited for for ever.
+// A server that is at work sends informational answers, and answers no other request
+// meanwhile. It is not dead, but calls do not wait for it for ever.
 func TestInformationalAnswersAreSignsOfLife(t *testing.T) {
 	works := func(n int, every time.Duration) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {

@@ -185,8 +185,8 @@ func TestCallsInAQueueMoveWhenAPauseGrows(t *testing.T) {
 	})
 }
 
-// What moves over is on the retry budget of the other endpoint: 35 at once and
-// ten a second, so that the fall of one is no storm for the next.
+// Calls that change endpoints pay from the retry budget of the new one: 35 at once and
+// ten a second, so that the failure of one does not overload the next.
 func TestAFailoverIsPaidForWhereItGoes(t *testing.T) {
 	slow := fake.Reply(fake.Pause(30*time.Second), fake.Answer("ok"))
 	inRealm(t, says(fake.Error(500, "", "", "oops"), slow), func(c *llmclient.Config) {
@@ -203,13 +203,13 @@ func TestAFailoverIsPaidForWhereItGoes(t *testing.T) {
 		require.Len(t, at, 100)
 		assert.Zero(t, at[34])
 		assert.Positive(t, at[35])
-		assert.InDelta(t, 6428571428, float64(at[99]), 1e6) // 100 - 500/14 of them, ten a second
+		assert.InDelta(t, 6.428571428e9, float64(at[99]), 1e6) // 100 - 500/14 of them, ten a second
 	})
 }
 
 // While one endpoint is passed over for its key, and the other is out of order for
-// longer than there is time, a call does not wait for either: it hears at once what
-// the matter is.
+// longer than there is time, a call does not wait for either: it fails at once and says
+// why.
 func TestAnEndpointThatRefusesForGoodIsNotWaitedForInVain(t *testing.T) {
 	no := fake.Error(401, "invalid_request_error", "invalid_api_key", "wrong key")
 	for name, tc := range map[string]struct {
@@ -251,7 +251,7 @@ func TestAnEndpointThatRefusesForGoodIsNotWaitedForInVain(t *testing.T) {
 	}
 }
 
-// A pacer that does not even let a call wait has nothing to say about the others.
+// A pacer that refuses a call a place in its queue proves nothing about other endpoints.
 func TestWhatOnePacerTurnsAwayAnotherTakes(t *testing.T) {
 	slow := fake.Reply(fake.Pause(10*time.Second), fake.Text("ok"), fake.End("stop"))
 	for name, tc := range map[string]struct {
@@ -314,8 +314,8 @@ func TestStallsAtTwoEndpointsDoNotKeepACallFromTheThird(t *testing.T) {
 	})
 }
 
-// All ways to fail, at two endpoints, under a deadline: no call runs to it that could
-// have known before, unless something hangs.
+// All ways to fail, at two endpoints, under a deadline: unless something hangs, no call
+// waits for the deadline if it can know earlier that it will fail.
 func TestEveryPairOfFaultsUnderADeadline(t *testing.T) {
 	faults := map[string]fake.Step{
 		"throttled":   fake.Reply(fake.RetryAfter(time.Minute), fake.Throttled()),
@@ -350,8 +350,8 @@ func TestEveryPairOfFaultsUnderADeadline(t *testing.T) {
 	}
 }
 
-// A throttle says nothing against an endpoint once its time is over: a call does
-// not stay in a queue elsewhere for it.
+// Once the time of a throttle is over, it counts no longer against its endpoint: a call
+// does not stay in another endpoint's queue because of it.
 func TestAThrottleIsNoReasonToQueueElsewhere(t *testing.T) {
 	a := script(fake.Reply(fake.Pause(time.Minute), fake.Text("a"), fake.End("stop")))
 	b := script(fake.Reply(fake.RetryAfter(10*time.Second), fake.Throttled()), fake.Answer("b"))

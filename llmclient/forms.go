@@ -13,10 +13,10 @@ import (
 // adaptsAtMost bounds how often one call changes the form of its messages.
 const adaptsAtMost = 8
 
-// adaptForm sees whether the endpoint refused how the messages are written
-// rather than what they say: a conversation that began at one server has fields
-// that another does not take, or lacks one that it demands. Then it is asked
-// again in another form, which is remembered for the model if that helps.
+// adaptForm checks whether the endpoint refused the form of the messages rather than
+// their content: a conversation that began at one server has fields that another
+// refuses, or lacks one that it demands. If so, it is asked again in another form,
+// which is remembered for the model if that helps.
 func (a *attempt) adaptForm(r *ruling) {
 	if r.adapted || a.call.req == nil || a.at.adapts >= adaptsAtMost {
 		return
@@ -39,7 +39,7 @@ func (e *endpoint) formOf(model string) chat.Form {
 	return e.forms[model]
 }
 
-// learns is told that a form helped.
+// learns notes that a form helped.
 func (e *endpoint) learns(model string, form chat.Form) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -52,8 +52,8 @@ func (e *endpoint) learns(model string, form chat.Form) {
 }
 
 // adaptedForm looks at a refusal of messages that were sent in a form. It returns
-// the form in which to ask again, and what that means; no text if the refusal is
-// about something else.
+// the form in which to ask again and a text that explains it. The text is empty if
+// the refusal is about something else.
 func adaptedForm(form chat.Form, req *chat.Request, status int, said *chat.ServerError) (chat.Form, string) {
 	if said == nil || status != http.StatusBadRequest && status != http.StatusUnprocessableEntity {
 		return form, ""
@@ -89,7 +89,7 @@ func adaptedForm(form chat.Form, req *chat.Request, status int, said *chat.Serve
 // Mistral: "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9."
 var shortIDs = regexp.MustCompile(`length of (9|nine)\b|\b(9|nine) (alphanumeric|characters)`)
 
-// demanded returns the name of the reasoning that a server misses in messages.
+// demanded returns the name of the reasoning field that a server demands.
 func demanded(words string) string {
 	for _, s := range []string{"must be passed back", "must be provided", "must be included", "is required", "is missing", "missing"} {
 		if !strings.Contains(words, s) {
@@ -104,7 +104,7 @@ func demanded(words string) string {
 	return ""
 }
 
-// forbids reports whether a message says that a field is not to be there.
+// forbids reports whether a message says that a field is not allowed.
 func forbids(words string) bool {
 	for _, s := range []string{"unsupported", "not support", "extra_forbidden", "extra inputs", "extra fields", "additional propert",
 		"unknown field", "unknown name", "unknown parameter", "unrecognized", "unexpected", "not permitted", "not allowed", "cannot find field"} {
@@ -115,7 +115,7 @@ func forbids(words string) bool {
 	return false
 }
 
-// optional lists the members of a request's messages without which they could do.
+// optional lists the members of a request's messages that could be left out.
 func optional(req *chat.Request) (names []string) {
 	add := func(name string) {
 		if name != "" && !slices.Contains(names, name) && len(names) < 100 {
@@ -151,7 +151,7 @@ func optional(req *chat.Request) (names []string) {
 	return names
 }
 
-// mentions reports whether a name stands in words, and not as a part of another.
+// mentions reports whether a name stands in words, and not as a part of another word.
 func mentions(words, name string) bool {
 	name = strings.ToLower(name)
 	for from := 0; ; {

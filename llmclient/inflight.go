@@ -31,12 +31,12 @@ type InFlight struct {
 	LastOutput  time.Time // zero if there was none
 	FirstOutput time.Time // zero if there was none
 	Suspect     ClockName // the clock past its suspect bound, if one is
-	Trial       bool      // it is to find out whether the endpoint works again
+	Trial       bool      // the breaker lets it through to see whether the endpoint works again
 	Tokens      int64     // output so far, estimated at four bytes to a token
 
-	// WaitingFor says what the call waits for, for people. Evidence is what is
-	// known about an endpoint that has been waited for for long; empty if nothing
-	// has been asked.
+	// WaitingFor says in words what the call waits for. Evidence says what probes
+	// and the Adviser have shown about the endpoint of a call that has waited for
+	// long; empty if none has been gathered.
 	WaitingFor string
 	Evidence   string
 }
@@ -82,7 +82,7 @@ func (cl *call) look() InFlight {
 	return f
 }
 
-// holdup says what a call waits for that is in a phase outside of attempts.
+// holdup says what a call waits for between attempts.
 func (ep *endpoint) holdup(p Phase) string {
 	switch p {
 	case PhaseBackoff:

@@ -32,8 +32,19 @@ type world struct {
 	client *llmclient.Client
 	start  time.Time
 
+	eventLog
+}
+
+// An eventLog keeps the events that it is told of.
+type eventLog struct {
 	mu     sync.Mutex
 	events []llmclient.Event
+}
+
+func (r *eventLog) note(e llmclient.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
 }
 
 // inWorld runs a test in virtual time against a server with the given script.
@@ -48,11 +59,7 @@ func inWorld(t *testing.T, srv fakeserver.Config, change func(*llmclient.Config)
 			HTTPClient: &http.Client{Transport: w.srv.Transport()},
 			Retry:      llmclient.Retry{Jitter: -1},
 			Pacer:      pacer.Config{Rand: func() float64 { return 0 }},
-			OnEvent: func(e llmclient.Event) {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				w.events = append(w.events, e)
-			},
+			OnEvent:    w.note,
 		}
 		if change != nil {
 			change(&cfg)
@@ -69,7 +76,7 @@ func inWorld(t *testing.T, srv fakeserver.Config, change func(*llmclient.Config)
 	})
 }
 
-// unpaced lets the pacer learn nothing, for tests that count who starts at once.
+// unpaced turns the learning of the pacer off, for tests that count calls that start at once.
 func unpaced(c *llmclient.Config) { c.Pacer.StartInFlight = -1 }
 
 func script(replies ...fakeserver.Step) fakeserver.Config {
@@ -100,11 +107,11 @@ func (w *world) elapsed(d time.Duration) {
 }
 
 // ofKind returns the events of a kind.
-func (w *world) ofKind(k llmclient.EventKind) []llmclient.Event {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (r *eventLog) ofKind(k llmclient.EventKind) []llmclient.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var list []llmclient.Event
-	for _, e := range w.events {
+	for _, e := range r.events {
 		if e.Kind == k {
 			list = append(list, e)
 		}

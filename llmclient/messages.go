@@ -15,8 +15,8 @@ import (
 // messagesPath is where Anthropic's Messages are asked for.
 const messagesPath = "/messages"
 
-// messages follows an answer in Anthropic's form as far as it takes to know
-// whether it is whole. Its bytes are for the SDK above.
+// messages decodes an answer of Anthropic's Messages as far as needed to know whether
+// it is whole. Its bytes go to the SDK.
 type messages struct {
 	begun   bool
 	output  bool
@@ -26,7 +26,7 @@ type messages struct {
 	stopped bool // message_stop has come
 }
 
-// messagesEvent is what matters of an event, or of a plain answer.
+// messagesEvent holds the needed members of an event, or of a plain answer.
 type messagesEvent struct {
 	Type  string
 	Delta json.RawMessage
@@ -39,8 +39,8 @@ type messagesEvent struct {
 	}]
 }
 
-// lenient is empty where there is a value of another type: events that nobody
-// here knows have fields of the same names.
+// lenient is empty if the value is of another type: unknown events may have fields
+// of the same names.
 type lenient[T any] struct{ is T }
 
 func (l *lenient[T]) UnmarshalJSON(text []byte) error {
@@ -106,7 +106,7 @@ func (m *messages) end(n *answer) (*chat.Chunk, error) {
 	n.done = true
 	n.a.watch.tell((*meter).over)
 	n.drain()
-	return nil, io.EOF // whole says of what
+	return nil, io.EOF // whole checks the answer
 }
 
 // plain takes an answer that is one value.
@@ -134,7 +134,7 @@ func (m *messages) cut() error {
 	return nil
 }
 
-// whole reports why the answer is none, or io.EOF.
+// whole returns io.EOF if the answer is whole, or why it is not.
 func (m *messages) whole() error {
 	switch {
 	case m.stop != "", m.stopped && m.output && !m.open:

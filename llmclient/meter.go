@@ -34,14 +34,14 @@ type meter struct {
 	lastPing    moment        // in this phase
 	pingGap     time.Duration // the longest between two pings of this phase
 	paused      moment        // since when the consumer is not reading; zero if it is
-	lent        bool          // paused since it is the SDK above that is waited for, for more of its request
-	refuted     bool          // output came after a finish reason: it means nothing here
+	lent        bool          // paused because the SDK is being asked for more of its request
+	refuted     bool          // output has come after a finish reason, which therefore proves nothing
 	blind       bool          // the transport does not tell how the request goes on
 
 	suspect int // the clock that is suspect, or -1
 
-	heldUntil moment // limits that are not set are held back until then
-	heldAt    moment // when that was last said
+	heldUntil moment // default limits are extended until then
+	heldAt    moment // when that was last noted
 }
 
 // running is a clock that has begun, if since is set.
@@ -51,20 +51,20 @@ type running struct {
 	asked bool // evidence has been asked for
 }
 
-// An expiry is a clock that ran out, or, as a suspicion, may do so.
+// An expiry is a clock that ran out, or one that became suspect.
 type expiry struct {
 	clock ClockName
 	bound time.Duration
 	phase Phase
 
 	evidence string // why it was cut before its limit; empty if it was not
-	orphan   bool   // the endpoint serves others: nothing is held against it
+	orphan   bool   // the endpoint serves others: this is no failure of it
 }
 
-// start begins an attempt; the bounds have been set. traced says that the
-// transport tells how the request goes on. Otherwise the wait for output begins
-// at once, and anew with whatever is read of the request, until the first word
-// from the transport proves that it does tell.
+// start begins an attempt; the bounds have been set. traced says that the transport
+// reports the progress of the request. Otherwise the wait for output begins at
+// once, and anew with every piece that is read of the request, until a first report
+// proves that the transport does report.
 func (m *meter) start(at time.Time, plain, traced bool) {
 	m.started = at
 	now := m.moment(at)
@@ -79,7 +79,7 @@ func (m *meter) start(at time.Time, plain, traced bool) {
 	}
 }
 
-// see is told that the transport tells.
+// see is told that the transport reports progress.
 func (m *meter) see(now moment) {
 	if m.blind && m.bytes == 0 && m.phase == PhaseFirstOutput {
 		m.end(iFirstOutput)
@@ -132,8 +132,8 @@ func (m *meter) wrote(now moment) {
 	}
 }
 
-// sent is told that the request has been written, or that an answer has come,
-// which says the same.
+// sent is told that the request has been written, or that an answer has come, which
+// implies it.
 func (m *meter) sent(now moment) {
 	if m.phase > PhaseSend {
 		return
@@ -164,11 +164,11 @@ func (m *meter) read(n int, now moment) {
 	}
 }
 
-// leastPing is how far apart pings are. What comes closer together is a
-// greeting, a padding, or the bytes of one ping.
+// leastPing is the least time between two pings. Comments that are closer together
+// are a greeting, padding, or one ping in several reads.
 const leastPing = time.Second
 
-// ping is told that the server said it is alive, and nothing else.
+// ping is told that the server has sent a sign of life without output.
 func (m *meter) ping(now moment) {
 	gap := now.Sub(m.lastPing)
 	if m.phase >= PhaseEnd || m.pings > 0 && gap < leastPing {
@@ -181,7 +181,7 @@ func (m *meter) ping(now moment) {
 	m.lastPing = now
 	b := &m.bounds[iSilence]
 	if b.set || m.plain || m.pings < 3 {
-		return // a plain answer has no first output, at which pings may stop
+		return // in a plain answer there is no first output at which pings would stop
 	}
 	b.limit = max(4*m.pingGap, silenceFloor)
 	if !b.suspectSet {
@@ -193,7 +193,7 @@ func (m *meter) ping(now moment) {
 // output is told that the model wrote something.
 func (m *meter) output(now moment) {
 	if m.phase >= PhaseEnd {
-		// The finish reason was none. Some servers send one with every piece.
+		// The finish reason was not the end. Some servers send one with every piece.
 		m.refuted = true
 		m.end(iEnd)
 	}
@@ -208,7 +208,7 @@ func (m *meter) output(now moment) {
 	if m.phase != PhaseOutput {
 		m.end(iFirstOutput, iConnect, iSend)
 		m.enter(PhaseOutput, now)
-		// Pings that stop at the first output have done their work.
+		// Many servers stop their pings at the first output.
 		m.pings, m.pingGap = 0, 0
 		if !m.bounds[iSilence].set {
 			m.end(iSilence)
@@ -224,14 +224,14 @@ func (m *meter) output(now moment) {
 	}
 }
 
-// reasons is told that the model thinks: it may be silent for long.
+// reasons is told that the model reasons: it may be silent for long.
 func (m *meter) reasons() {
 	if b := &m.bounds[iGap]; !b.set && b.limit < clockDefaults[iGap].Limit {
 		b.limit = clockDefaults[iGap].Limit
 	}
 }
 
-// finish is told that nothing more is to come that matters.
+// finish is told that no more output is to come.
 func (m *meter) finish(now moment) {
 	if m.phase == PhaseEnd || m.refuted {
 		return
@@ -241,9 +241,8 @@ func (m *meter) finish(now moment) {
 	m.begin(iEnd, now)
 }
 
-// finishPerhaps is told of a finish reason that came before the model had said
-// anything, or along with what it said. Some servers send one with every piece,
-// so what may still come is waited for longer.
+// finishPerhaps is told of a finish reason that came before the first output or
+// together with output. Some servers send one with every piece, so End is longer.
 func (m *meter) finishPerhaps(now moment) {
 	if b := &m.bounds[iEnd]; !b.set && b.limit > 0 {
 		b.limit = max(b.limit, perhapsEnd)
@@ -285,9 +284,9 @@ func (m *meter) pause(now moment) {
 	}
 }
 
-// lend is told that the SDK above is asked for more of its request. What it gave
-// before has found its way to the network. Once an answer has come it is the
-// server that is waited for, as long as none of that goes on.
+// lend is told that the SDK is being asked for more of its request. The bytes before
+// have been written to the network. Once an answer has begun, the call waits for the
+// server unless the request goes on as well.
 func (m *meter) lend(now moment) {
 	m.wrote(now)
 	switch {
@@ -302,8 +301,8 @@ func (m *meter) lend(now moment) {
 	}
 }
 
-// headway begins clock i anew, if it runs. What it has run brought something, and
-// does not count for Call.
+// headway begins clock i anew, if it runs. The time before brought progress and does
+// not count for Call.
 func (m *meter) headway(i int, now moment) {
 	since := m.clocks[i].since
 	if since == never {
@@ -315,7 +314,7 @@ func (m *meter) headway(i int, now moment) {
 	}
 }
 
-// giveBack is told that the SDK has given it.
+// giveBack is told that the SDK has answered the question of lend.
 func (m *meter) giveBack(now moment) {
 	if m.lent {
 		m.lent = false
@@ -323,7 +322,7 @@ func (m *meter) giveBack(now moment) {
 	}
 }
 
-// resume is told that somebody waits again: the clocks have stood still.
+// resume is told that the consumer reads again. The clocks have stood still.
 func (m *meter) resume(now moment) {
 	if m.paused == never {
 		return
@@ -351,7 +350,7 @@ func (m *meter) spent(now moment) time.Duration {
 	return 0
 }
 
-// awaited are the clocks that run while the model is waited for.
+// awaited are the clocks that run while the call waits for the model.
 var awaited = [...]int{iFirstOutput, iGap, iAttempt}
 
 // asks returns the clock that has run for long enough to look for evidence,
@@ -369,10 +368,10 @@ func (m *meter) asks(now moment) int {
 }
 
 const (
-	// holdFor is how long a word that the server is at work counts.
+	// holdFor is how long one AdviceBusy counts.
 	holdFor = 30 * time.Second
 
-	// holdTimes is how many times its limit a wait can be held back to.
+	// holdTimes is to how many times itself a default limit can be extended.
 	holdTimes = 3
 )
 
@@ -392,7 +391,7 @@ func (m *meter) hold(now moment) {
 	m.heldAt, m.heldUntil = now, now.Add(holdFor)
 }
 
-// limit returns how long clock i may run, as things are.
+// limit returns how long clock i may run at present.
 func (m *meter) limit(i int) time.Duration {
 	b, c := &m.bounds[i], &m.clocks[i]
 	if b.set || b.limit == 0 || i != iFirstOutput && i != iGap && i != iAttempt {
@@ -436,11 +435,11 @@ func (m *meter) evident(i int) bool {
 	return (i == iFirstOutput || i == iGap || i == iAttempt) && (b.limit > 0 || !b.set) && m.phase >= PhaseFirstOutput
 }
 
-// A finding is what a look at the clocks shows.
+// A finding is the result of a check.
 type finding struct {
 	told []expiry // clocks that have become suspect
 	ask  bool     // it is time to look for evidence
-	out  *expiry  // the clock that has run out; of several the one whose time came first
+	out  *expiry  // the clock that has run out, of several the first
 }
 
 // check looks at the clocks.

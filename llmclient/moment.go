@@ -2,9 +2,9 @@ package llmclient
 
 import "time"
 
-// A moment is a time in the life of an attempt: the time since its start and one
-// nanosecond. Meters are made of them, since a time.Time takes three times the
-// room, and thousands of attempts may wait at once.
+// A moment is a time in the life of an attempt: the nanoseconds since its start, plus
+// one. Meters use them because a time.Time is three times as large, and thousands of
+// attempts may wait at once.
 type moment time.Duration
 
 const (

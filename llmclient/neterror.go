@@ -13,8 +13,8 @@ import (
 	"syscall"
 )
 
-// bare takes the *url.Error off a transport's error: it repeats the URL, and a
-// URL may carry a key.
+// bare removes the *url.Error from a transport's error: its text has the URL, which
+// may hold a key.
 func bare(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -33,18 +33,18 @@ func refused(err error) bool {
 	return errors.As(err, &dns) || errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &op) && op.Op == "dial"
 }
 
-// calmed reports whether the other side of a connection over HTTP/2 refused the
-// request because it has too many. It says so in a code of the protocol (RFC 9113,
-// section 7), of which net/http hands on the name alone. One that complains of pings
-// has not had too many requests.
+// calmed reports whether the peer of an HTTP/2 connection refused the request because
+// it has too many. It says so with an error code (RFC 9113, section 7), of which
+// net/http passes on the name only. If it complains of pings, there were not too many
+// requests.
 func calmed(err error) bool {
 	text := err.Error()
 	return (strings.Contains(text, "ENHANCE_YOUR_CALM") || strings.Contains(text, "REFUSED_STREAM")) && !strings.Contains(text, "too_many_pings")
 }
 
-// A foreignError is an error of a transport that ran into a deadline of its
-// own, or was cancelled by itself. It matches all that it matched, except what
-// would say that it was the caller's doing.
+// A foreignError is the error of a transport that ran into its own deadline or
+// cancelled by itself. It matches all that the error matched, except the context
+// errors, which stand for the caller's.
 type foreignError struct{ err error }
 
 func (e foreignError) Error() string { return e.err.Error() }
@@ -55,12 +55,12 @@ func (e foreignError) Is(target error) bool {
 
 func (e foreignError) As(target any) bool { return errors.As(e.err, target) }
 
-// proxySaid returns the status with which a proxy refused to make a connection
-// for us, or 0. All that net/http hands on of it is the text of that status.
+// proxySaid returns the status with which a proxy refused to connect, or 0. net/http
+// passes on only the text of that status.
 func proxySaid(err error) int {
 	text := err.Error()
 	if strings.Contains(strings.ToLower(text), "proxy authentication required") {
-		return http.StatusProxyAuthRequired // some say more about it
+		return http.StatusProxyAuthRequired // some proxies add to the text
 	}
 	for status := 400; status < 600; status++ {
 		if text == http.StatusText(status) && text != "" {
@@ -90,7 +90,7 @@ func permanent(err error) bool {
 	case errors.As(err, &cert), errors.As(err, &host), errors.As(err, &auth), errors.As(err, &plain):
 		return true
 	case errors.As(err, &dns):
-		return false // also a name that is not found: it may be on its way
+		return false // even if a name is not found: it may be registered soon
 	}
 	switch status := proxySaid(err); status {
 	case 0:
@@ -139,8 +139,7 @@ func netText(err error, host string) string {
 	return "the exchange with " + host + " failed: " + bounded(err.Error(), 200)
 }
 
-// root returns what is at the bottom of an error: those above say it again,
-// with addresses.
+// root returns the innermost error: those around it repeat its text with addresses.
 func root(err error) error {
 	for {
 		inner := errors.Unwrap(err)

@@ -58,7 +58,7 @@ func TestBoundsBeyondNumbersAreNone(t *testing.T) {
 			_, err := w.client.Chat(t.Context(), hello())
 			require.NoError(t, err, "limits of %d", n)
 		})
-		inWorld(t, script(fake.Answer("ok")), func(c *llmclient.Config) { c.Pacer.TokensPerMinute = math.MaxInt64 }, func(t *testing.T, w *world) {
+		inWorld(t, script(fake.Answer("ok")), func(c *llmclient.Config) { c.Pacer.TokensPerMinute = math.MaxInt }, func(t *testing.T, w *world) {
 			req := hello()
 			req.MaxTokens = n
 			_, err := w.client.Chat(t.Context(), req)

@@ -5,39 +5,38 @@ import (
 	"strings"
 )
 
-// tooLong reports whether the conversation is longer than the model takes, in
-// any of the ways in which servers put it. No two say it alike, so it is told
-// from what is measured and how it compares, rather than by whole sentences.
+// tooLong reports whether the conversation is longer than the model takes. All
+// servers word this differently, so it looks for the thing that is measured and for
+// the comparison, rather than for whole sentences.
 func (r *refusal) tooLong() bool {
 	if r.namesOverflow() {
 		return true
 	}
 	switch status := r.means(); status {
 	case http.StatusRequestEntityTooLarge:
-		return true // some say no more than that
+		return true // some servers say only this
 	case http.StatusTooManyRequests:
-		// More than fits into the rate at all, or than the plan has: no wait
-		// mends that, and less does.
+		// More than the rate or the plan ever allows: no wait helps, but a shorter
+		// conversation does.
 		return strings.Contains(r.words, "request too large") && !r.fitsRate() ||
 			strings.Contains(r.words, "required for long context requests")
 	case http.StatusPaymentRequired:
-		// OpenRouter: longer than what is left would pay for.
+		// OpenRouter: longer than the remaining credit pays for.
 		return strings.Contains(r.words, "prompt tokens limit exceeded")
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity:
 		return r.saysTooLong() || !r.aboutAnswer() && containsAny(r.words, lengthHints...)
 	case http.StatusInternalServerError, http.StatusBadGateway:
-		if r.status == 0 { // inside, and it is not said whose fault it is
+		if r.status == 0 { // inside an answer, without a status
 			return r.saysTooLong() || !r.aboutAnswer() && containsAny(r.words, lengthHints...)
 		}
-		// Proxies wrap what an engine refused, and engines have run into it late.
-		// A server without the memory for a context does not get any by a
-		// shorter conversation.
+		// Proxies wrap the refusals of engines, and some engines notice an overflow
+		// late. If a server lacks the memory, a shorter conversation does not help.
 		return r.saysTooLong() && !strings.Contains(r.words, "memory")
 	}
 	return false
 }
 
-// namesOverflow reports whether a type or code stands for nothing else.
+// namesOverflow reports whether a type or code stands for an overflow and nothing else.
 func (r *refusal) namesOverflow() bool {
 	if isAny(r.names, "contextlengthexceeded", "exceedcontextsize", "contextwindowexceeded", "modelmaxprompttokensexceeded",
 		"tokenslimitreached", "maxtokensperrequest", "prompttoolong", "inputtoolong") {
@@ -48,8 +47,8 @@ func (r *refusal) namesOverflow() bool {
 		(r.param == "" || strings.HasPrefix(r.param, "messages") || strings.HasPrefix(r.param, "input"))
 }
 
-// saysTooLong reports whether the words are about a conversation that exceeds a
-// bound, and can be about nothing else.
+// saysTooLong reports whether the words can only be about a conversation that exceeds
+// a bound.
 func (r *refusal) saysTooLong() bool {
 	w := r.words
 	return containsAny(w, lengthPhrases...) ||
@@ -77,16 +76,15 @@ var (
 		"too small", "reached",
 	}
 
-	// lengthHints are enough where the status already says that it is the
-	// request that is at fault.
+	// lengthHints are enough where the status already blames the request.
 	lengthHints = []string{
 		"context length", "context window", "context size", "too many tokens", "model token limit", "max_total_tokens",
 		"prompt token limit", "input token limit", "range of input length", "longer than the model's", "expected maxlength",
 	}
 )
 
-// aboutAnswer reports whether it is the answer that is asked too much for. A
-// shorter conversation does not help there.
+// aboutAnswer reports whether the request asks for too long an answer. A shorter
+// conversation does not help there.
 func (r *refusal) aboutAnswer() bool {
 	return strings.HasPrefix(r.param, "max_") && strings.HasSuffix(r.param, "tokens") || containsAny(r.words,
 		"max_tokens must be", "max_tokens` must be", "max_tokens' must be", "max_tokens is too large", "invalid max_tokens",

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Whoever hears of an overflow makes the conversation shorter. Whatever that
-// helps is one, and nothing else is.
+// A caller answers an overflow with a shorter conversation. An error is an overflow
+// if and only if that helps.
 func TestAnOverflow(t *testing.T) {
 	status, inside := answeredWith, saidInside
 	judge(t, map[string]judgement{

@@ -7,9 +7,9 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// overheard says what an event is of an answer that is for somebody else to
-// understand: output, or nil for one that only shows that somebody is there, or
-// that work has begun. Whatever is not known to be that is output.
+// overheard judges an event of an answer that is not decoded. It returns nil for an
+// event that is known to be only a sign of life or an announcement of work. Every
+// other event is output.
 func (n *answer) overheard(data []byte) *chat.Chunk {
 	var e struct {
 		Type    lenient[string]
@@ -46,7 +46,7 @@ func (n *answer) overheard(data []byte) *chat.Chunk {
 	return nil
 }
 
-// filled reports whether a delta has anything in it but the names of things.
+// filled reports whether a delta holds more than names and labels.
 func filled(delta json.RawMessage) bool {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(delta, &members) != nil {

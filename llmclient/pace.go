@@ -6,10 +6,9 @@ import (
 )
 
 const (
-	// orphanAfter is how long a call must have been without a byte before its
-	// siblings are looked at, orphanSiblings how many of them it takes, and
-	// orphanTimes how many times longer than the slowest of them it must have
-	// waited.
+	// A call is an orphan if it has been without a byte for orphanAfter, if at least
+	// orphanSiblings like calls that started later have finished, and if it has waited
+	// orphanTimes as long as the slowest of them.
 	orphanAfter    = 2 * time.Minute
 	orphanSiblings = 8
 	orphanTimes    = 10
@@ -18,7 +17,7 @@ const (
 	paceKept = 256
 )
 
-// A callKind is what makes calls alike.
+// A callKind describes calls that should take equally long.
 type callKind struct {
 	model     string
 	reasoning bool
@@ -76,9 +75,8 @@ func (p *pace) add(k callKind, started time.Time, first, gap time.Duration) {
 	p.next = (p.next + 1) % paceKept
 }
 
-// overtaken reports whether a call that began at a time and has waited without
-// a byte is one that the endpoint has forgotten: enough like calls that started
-// later have finished, and it has waited many times longer than any of them.
+// overtaken reports whether the endpoint has forgotten a call that began at a time
+// and has waited without a byte: see orphanAfter.
 func (p *pace) overtaken(k callKind, started time.Time, waited time.Duration) (n int, slowest time.Duration, yes bool) {
 	if waited < orphanAfter {
 		return 0, 0, false
@@ -94,8 +92,8 @@ func (p *pace) overtaken(k callKind, started time.Time, waited time.Duration) (n
 	return n, slowest, n >= orphanSiblings && waited >= orphanTimes*slowest
 }
 
-// shown returns the longest waits that a model has shown here, for its first
-// output and for further output, in answers that were whole.
+// shown returns a model's longest waits in whole answers: for the first output, and
+// between outputs.
 func (p *pace) shown(model string) (first, gap time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

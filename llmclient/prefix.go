@@ -8,14 +8,14 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// maxPrefixes bounds the conversations whose place is remembered.
+// maxPrefixes bounds the conversations that are remembered.
 const maxPrefixes = 16 << 10
 
-// prefixes remembers which endpoint answered which conversation last, since the
-// next round begins with the same messages, and servers keep what they made of
-// those. A conversation is known by its content, so that callers need not name
-// it, and one that branches off or was edited late is found by what is left. It
-// is safe for concurrent use.
+// prefixes remembers which endpoint answered which conversation last: the next round
+// begins with the same messages, which that endpoint has in its prefix cache. A
+// conversation is recognised by its content, so that callers need not name it. One
+// that branches off or was edited is found by the part that is unchanged. It is safe
+// for concurrent use.
 type prefixes struct {
 	seed maphash.Seed
 

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// quota reports whether what the account may use is used up, which no wait
-// within a call mends: it has no money, or a bound of its owner is reached, or
-// that of a day or a week.
+// quota reports whether the account's quota is used up, so that no wait within a call
+// helps: it has no credit, or a limit that its owner has set is reached, or the
+// limit of a day or a week.
 func (r *refusal) quota() bool {
 	switch s := r.status; {
 	case s > http.StatusBadGateway:
-		return isAny(r.own, moneyNames...) // it is in trouble, and may speak of many things
+		return isAny(r.own, moneyNames...) // in such errors words are no evidence
 	case containsAny(r.words, minuteWords...) && !containsAny(r.words, "free allocated quota"):
 		return false
 	}
@@ -21,22 +21,22 @@ func (r *refusal) quota() bool {
 	case r.status < 500 && strings.Contains(r.body, "enforced_spend_limit_reached"):
 		return true
 	case strings.Contains(r.body, "quotaId") && strings.Contains(r.body, "PerDay"):
-		// Google tells to come back in seconds all the same.
+		// Google names a wait of seconds even then.
 		return true
 	case r.named:
-		return false // it comes back, and says when
+		return false // the error names the time of the reset
 	}
 	return isAny(r.names, periodNames...) || containsAny(r.words, periodWords...)
 }
 
 var (
-	// minuteWords are those of throttles that call themselves a quota:
-	// DashScope's of a minute has OpenAI's code and words for an empty account,
-	// and tells them apart by a link.
+	// minuteWords are those of throttles that call themselves a quota. DashScope's
+	// limit of a minute has OpenAI's code and words for an empty account; only a link
+	// differs.
 	minuteWords = []string{"error-code#token-limit", "allocated quota exceeded"}
 
-	// moneyNames and moneyWords: nothing is left until somebody pays, or raises
-	// a bound.
+	// moneyNames and moneyWords: the account is empty until its owner pays or raises
+	// a limit.
 	moneyNames = []string{
 		"insufficientquota", "insufficientbalance", "insufficientcredits", "insufficientfunds", "notenoughbalance",
 		"billing", "billingnotactive", "billinghardlimitreached", "exceededcurrentquota", "creditbalanceexhausted",
@@ -55,7 +55,7 @@ var (
 		"余额不足", "欠费",
 	}
 
-	// periodNames and periodWords: used up for hours or days, unless it is said
+	// periodNames and periodWords: used up for hours or days, unless the error says
 	// for how long.
 	periodNames = []string{"quotaexceeded", "usagelimitreached", "usagelimitexceeded"}
 	periodWords = []string{

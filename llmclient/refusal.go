@@ -10,12 +10,12 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// A refusal is what an endpoint said in place of an answer, made ready to be
-// judged: what kinds of error it names, in one spelling, and its words. Errors
-// of a provider that a gateway quotes are in both.
+// A refusal is an error answer, prepared for judging: the kinds of error that it
+// names, in one spelling, and its words. Both include the errors of a provider that a
+// gateway quotes.
 type refusal struct {
 	status int      // of the answer, or the one that an error inside a 200 states; 0 if it states none
-	param  string   // what it complains of
+	param  string   // the parameter that it complains of
 	body   string   // the whole of it, of at most errorBytes; mind that it may repeat the prompt
 	own    []string // kinds that it names
 	names  []string // own, and those of the errors it quotes
@@ -26,7 +26,7 @@ type refusal struct {
 
 const (
 	maxWords = 8 << 10 // of each text that is searched
-	maxName  = 100     // of what is taken for the name of a kind
+	maxName  = 100     // of the name of a kind
 )
 
 func newRefusal(status int, e *chat.ServerError) *refusal {
@@ -57,15 +57,15 @@ func newRefusal(status int, e *chat.ServerError) *refusal {
 }
 
 var (
-	// quotedName finds the kinds in an error that is quoted as JSON or as
-	// Python prints it, also with its quotes escaped.
+	// quotedName finds the kinds in an error that is quoted as JSON or as Python
+	// prints it, even with escaped quotes.
 	quotedName = regexp.MustCompile(`["'\\]+(?:type|code|status|error_type|error_code)["'\\]+\s*:\s*["'\\]+([a-z0-9_.-]{1,60})`)
 
 	// quotedRequest is where validation errors begin to repeat what was sent.
 	quotedRequest = regexp.MustCompile(`["'\\]+(?:input|messages|prompt|content)["'\\]+\s*:\s*["'\\[{]|\binput_value=|\binput=['"{\[]`)
 )
 
-// spokenWords is a text in lower case, as far as the endpoint itself speaks.
+// spokenWords is a text in lower case, without the part that repeats the request.
 func spokenWords(text string) string {
 	text = strings.ToLower(text[:min(len(text), maxWords)])
 	if at := quotedRequest.FindStringIndex(text); at != nil {
@@ -74,8 +74,8 @@ func spokenWords(text string) string {
 	return text
 }
 
-// quotedError returns what the provider said to a gateway that has words of its
-// own: OpenRouter's metadata.raw.
+// quotedError returns the provider's error that a gateway quotes beside its own:
+// OpenRouter's metadata.raw.
 func quotedError(e *chat.ServerError) string {
 	if len(e.Raw) > errorBytes {
 		return ""
@@ -96,8 +96,8 @@ func quotedError(e *chat.ServerError) string {
 	return string(raw)
 }
 
-// plainName makes one of the ways in which a kind of error is spelt:
-// rate_limit_error, RateLimitError and rate-limit are all ratelimit.
+// plainName returns the one spelling of a kind of error: rate_limit_error,
+// RateLimitError and rate-limit are all ratelimit.
 func plainName(name string) string {
 	name = nameMarks.Replace(strings.ToLower(name[:min(len(name), maxName)]))
 	if bare := strings.TrimSuffix(strings.TrimSuffix(name, "exception"), "error"); bare != "" {
@@ -123,16 +123,16 @@ func containsAny(text string, phrases ...string) bool {
 	return slices.ContainsFunc(phrases, func(p string) bool { return strings.Contains(text, p) })
 }
 
-// means returns the status that the endpoint would have had to use. It is its
-// own for most; gateways wrap one error in the status of another, and errors
-// inside an answer state none at times.
+// means returns the status that fits the error. Mostly it is the one that came, but
+// gateways wrap one error in the status of another, and some errors inside an answer
+// state none.
 func (r *refusal) means() int {
 	names, words := r.names, r.words
 	switch s := r.status; {
 	case s == http.StatusPaymentRequired || s == http.StatusTooManyRequests:
 		return s
 	case s > http.StatusInternalServerError:
-		return s // it is in trouble, whatever it says about that
+		return s // a server error, in spite of its words
 	case s == http.StatusRequestEntityTooLarge:
 		if hasAny(names, throttleNames...) && r.fitsRate() {
 			return http.StatusTooManyRequests
@@ -182,8 +182,8 @@ func (r *refusal) meansInside() int {
 	return http.StatusInternalServerError
 }
 
-// finalStatus returns the status of a refusal that is final by its name or by
-// the number in its code; gateways wrap such in a 500. 0 if it is none.
+// finalStatus returns the status of a refusal that is final by its name or by the
+// number in its code, or 0. Gateways wrap such refusals in a 500.
 func finalStatus(names []string) int {
 	switch {
 	case isAny(names, "authentication", "unauthorized", "invalidapikey", "401"):
@@ -198,8 +198,7 @@ func finalStatus(names []string) int {
 	return 0
 }
 
-// What throttles are called, and how they are put where the status says
-// something else.
+// The names of throttles, and their words where the status is another one.
 var (
 	throttleNames = []string{
 		"ratelimit", "throttl", "slowdown", "toomanyrequests", "requestlimitexceeded", "limitrequests", "limitburstrate",
@@ -211,12 +210,12 @@ var (
 	overloadWords = []string{"overloaded", "is at capacity", "model busy"}
 )
 
-// rateSizes finds how much a request needs of a rate, and how much that is:
-// "on tokens per minute (TPM): Limit 6000, Requested 7411".
+// rateSizes finds a rate and how much of it the request needs: "on tokens per minute
+// (TPM): Limit 6000, Requested 7411".
 var rateSizes = regexp.MustCompile(`limit:? (\d{1,15})\b[^\n]{0,60}?requested:? (\d{1,15})\b`)
 
-// fitsRate reports whether the request says to be within the rate: then it fits
-// once the rate has filled up again.
+// fitsRate reports whether the error says that the request is within the rate: then
+// it can be sent once the rate has filled up again.
 func (r *refusal) fitsRate() bool {
 	m := rateSizes.FindStringSubmatch(r.words)
 	return m != nil && (len(m[2]) < len(m[1]) || len(m[2]) == len(m[1]) && m[2] <= m[1])

@@ -64,28 +64,34 @@ func (a *attempt) request() (*http.Request, error) {
 		req.Header = req.Header.Clone() // what is above the transport may add to it
 	}
 	req.Body, _ = body()
-	if req.Header.Get("Idempotency-Key") == "" && req.Header.Get("X-Idempotency-Key") == "" {
-		// For connections that took not a byte of it. With such a key the transport would also repeat what the server has read,
-		// and that is ours to decide and to count.
+	if !idempotent(req.Header) {
 		req.GetBody = body
 	}
 	return req, nil
 }
 
-// atOnce is the largest body that is handed out in one piece: there is no headway
-// to see in it. net/http puts such a one into a packet with the header if it knows
-// its type, and else sends two.
+// idempotent reports whether a header has a key that makes net/http repeat a request
+// even after the server has read it. Such a request gets no GetBody, so that the call
+// decides and counts its repeats. Without the key, net/http repeats only requests of
+// which a dead connection has taken no byte.
+func idempotent(h http.Header) bool {
+	return h.Get("Idempotency-Key") != "" || h.Get("X-Idempotency-Key") != ""
+}
+
+// atOnce is the largest body that is handed out in one piece, since its progress
+// cannot be observed anyway. net/http sends a body of a type that it knows in one
+// packet with the header, and others in a second packet.
 const atOnce = 32 << 10
 
-// A bodyReader gives out the request and tells how writing it goes on.
+// A bodyReader hands out the request's body and reports the progress of writing it.
 type bodyReader struct {
 	rest  [][]byte
 	at    int // in the first piece
 	wrote func()
 }
 
-// Read hands out a little at a time: each further Read says that what it gave
-// before has found its way to the network.
+// Read hands out a little at a time: each Read shows that the bytes before it have
+// been written to the network.
 func (b *bodyReader) Read(p []byte) (n int, err error) {
 	if len(b.rest) == 0 {
 		return 0, io.EOF

@@ -3,90 +3,25 @@ package llmclient
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/cenkalti/backoff/v4"
 )
 
-// A retrier is a call's retries: how many there were, and how long to wait
-// for the next.
-type retrier struct {
-	cfg     *Retry
-	used    int     // attempts that counted
-	stalled int     // of them, those that took long and brought nothing
-	paid    float64 // for the present attempt
-	paidTo  *budget // the endpoint's
-	last    *Error  // what the last attempt met
-}
-
-func newRetrier(cfg *Retry) retrier { return retrier{cfg: cfg} }
-
-// allows counts a failed attempt and reports whether one more may follow. The
-// first at another endpoint is part of the same try.
-func (r *retrier) allows(e *Error, elsewhere bool) bool {
-	if !elsewhere || r.cfg.Attempts <= 1 {
-		r.used++
-	}
-	switch {
-	case e.Evidence != "":
-	case e.Kind == ErrRunaway, e.Clock == ClockFirstOutput, e.Clock == ClockAttempt, e.Clock == ClockSilence && e.Partial == nil, e.outlasted:
-		r.stalled++
-	}
-	// A third wait of ten minutes would help nobody, except at an endpoint that has
-	// not made the call wait yet.
-	return r.used < r.cfg.Attempts && (r.stalled < 2 || elsewhere)
-}
-
-// backoffs returns what spaces the attempts at one endpoint.
-func (r *retrier) backoffs() *backoff.ExponentialBackOff {
-	back := &backoff.ExponentialBackOff{
-		InitialInterval:     r.cfg.Backoff,
-		MaxInterval:         r.cfg.MaxBackoff,
-		Multiplier:          2,
-		RandomizationFactor: max(0, r.cfg.Jitter),
-		MaxElapsedTime:      0, // not its default of 15 minutes: the Call clock bounds the call
-		Stop:                backoff.Stop,
-		Clock:               backoff.SystemClock,
-	}
-	back.Reset()
-	return back
-}
-
-// wait returns how long to wait before the next attempt there: the backoff, or
-// what the endpoint asked for if that is longer, and then never less.
-func (r *retrier) wait(at *route, after ruling) time.Duration {
-	if at.back == nil {
-		at.back = r.backoffs()
-	}
-	wait := at.back.NextBackOff()
-	if after.hasAfter && after.after > 0 {
-		// Everybody who was told the same time would come back at the same
-		// time. Earlier than asked is never right, so the spread is upwards.
-		spread := time.Duration(max(0, r.cfg.Jitter) * float64(min(after.after, time.Minute)))
-		if spread > 0 {
-			spread = rand.N(spread)
-		}
-		wait = max(wait, after.after+spread)
-	}
-	return wait
-}
-
-// again decides what follows a failed attempt. It returns nil when it is time
-// to try again, and the error of the call when it is not.
+// again decides what follows a failed attempt. It returns nil when it is time for
+// the next one, or the error of the call.
 func (cl *call) again(e *Error, r ruling) *Error {
-	switch cl.retry.last = e; {
+	cl.retry.last = e
+	switch {
 	case e.Kind == ErrCanceled, e.Kind == ErrDeadline, e.Kind == ErrClosed, cl.gone():
 		return e
 	}
 	cl.renew()
 	switch {
 	case r.stale && !cl.at.renewed:
-		// A pooled connection had died while nobody used it. Others of its age
-		// will have too.
+		// A pooled connection had died while it was idle, and others of its age
+		// probably have too.
 		cl.at.renewed = true
 		cl.at.ep.wire.renew(cl.at.ep.multiplexed.Load())
 		return nil
@@ -99,18 +34,9 @@ func (cl *call) again(e *Error, r ruling) *Error {
 		return e
 	}
 	now := time.Now()
-	cl.at.failed++
-	if e.Kind == ErrThrottled {
-		cl.at.throttled++
-	}
-	cl.at.last = e
-	cl.doubtStreams(e)
-	cl.at.ep.refuses(e, now)
+	cl.noteFailure(e, now)
 	wait, leaves, goes := cl.nextTry(e, r, now)
-	if !goes {
-		return cl.worthRetrying(e)
-	}
-	if !cl.outlives(e, r, now) && !cl.retry.allows(e, leaves && cl.unasked(cl.onward.ep)) {
+	if !goes || !cl.outlives(e, r, now) && !cl.retry.allows(e, leaves && cl.unasked(cl.onward.ep)) {
 		return cl.worthRetrying(e)
 	}
 	if e.Evidence != "" && len(cl.client.eps) == 1 && cl.client.cfg.WhenOpen == Wait {
@@ -118,26 +44,49 @@ func (cl *call) again(e *Error, r ruling) *Error {
 			return failed
 		}
 	}
-	var reserve time.Duration
-	if e.Kind == ErrTimeout && e.Clock != ClockConnect && e.Clock != ClockSend && !leaves {
-		// What has just stalled may stall again: without the time in which
-		// that would show, another try only adds to the server's load.
-		reserve = cl.client.cfg.Clocks.bound(iFirstOutput, cl.at.load).suspect
-	}
-	spare, late, callers := cl.spare(wait + reserve)
+	need := wait + cl.reserve(e, leaves)
+	spare, late, callers := cl.spare(need)
 	if late != "" {
-		return e.noTime(wait+reserve, late, callers)
+		return e.noTime(need, late, callers)
 	}
 	if leaves {
 		cl.head(cl.onward.ep)
 	}
+	return cl.pause(e, r, wait, spare)
+}
+
+// noteFailure notes at the call's route and at its endpoint that an attempt failed.
+func (cl *call) noteFailure(e *Error, now time.Time) {
+	cl.at.failed++
+	if e.Kind == ErrThrottled {
+		cl.at.throttled++
+	}
+	cl.at.last = e
+	cl.doubtStreams(e)
+	cl.at.ep.refuses(e, now)
+}
+
+// reserve returns how much time must be left after the wait for another try to be
+// of use. What has just stalled may stall again: without the time in which that
+// would show, the try would only add to the server's load.
+func (cl *call) reserve(e *Error, leaves bool) time.Duration {
+	if leaves || e.Kind != ErrTimeout || e.Clock == ClockConnect || e.Clock == ClockSend {
+		return 0
+	}
+	return cl.client.cfg.Clocks.bound(iFirstOutput, cl.at.load).suspect
+}
+
+// pause pays for the next try and waits for it: the backoff, and until the budget
+// covers it, for which there is some time to spare. It returns how the call ended
+// meanwhile, or nil.
+func (cl *call) pause(e *Error, r ruling, wait, spare time.Duration) *Error {
 	covered := min(cl.pay(r), wait+spare/2) // half of it, so that there is time for the try itself
 	ev := cl.event(EventRetry)
 	ev.Wait, ev.Err = max(wait, covered), e
 	cl.client.notify(ev)
 	if wait > 0 && len(cl.client.eps) > 1 {
 		// The backoff is this endpoint's, and another may be fit before it is over.
-		// What the budget does not cover is waited for wherever the call goes.
+		// The budget's wait is the same wherever the call goes.
 		began := time.Now()
 		if failed := cl.rest(wait); failed != nil {
 			cl.unpay()
@@ -153,9 +102,9 @@ func (cl *call) again(e *Error, r ruling) *Error {
 	return cl.backoff(wait)
 }
 
-// outlives reports whether what a failed attempt met will pass, and does not
-// count: the call goes on as long as it may. Backoff, budget and breaker see to it
-// that nobody is harmed by that.
+// outlives reports whether the cause of a failed attempt is temporary, so that the
+// attempt does not count: the call goes on for as long as it may. Backoff, retry
+// budget and breaker bound the load of this.
 func (cl *call) outlives(e *Error, r ruling, now time.Time) bool {
 	if cl.retry.cfg.Attempts <= 1 {
 		return false
@@ -163,20 +112,20 @@ func (cl *call) outlives(e *Error, r ruling, now time.Time) bool {
 	ep := cl.at.ep
 	switch {
 	case r.unreached:
-		return ep.works() // there is nobody: it is being restarted
+		return ep.works() // it worked before: it is being restarted
 	case cl.client.cfg.WhenOpen != Wait:
 		return false
 	case e.Status == http.StatusBadGateway, e.Status == http.StatusServiceUnavailable, e.Status == 529, strings.Contains(strings.ToLower(e.Message), "loading model"):
-		return ep.works() // likewise, behind something that answers; or it is full
+		return ep.works() // likewise, behind a proxy; or it is full
 	case e.Kind == ErrThrottled:
-		return ep.serves(now) // it is full: others have the places, and will leave them
+		return ep.serves(now) // it is full, and calls that it serves will end
 	}
 	return false
 }
 
-// nextTry reports whether the call may be sent again, how long it is until then,
-// and whether that is to another endpoint at once, which is then cl.onward. One
-// endpoint's backoff, and what it asked for, holds for that endpoint only.
+// nextTry reports whether the call may be sent again, after which wait, and whether
+// it leaves for another endpoint, which is then cl.onward. Backoff and Retry-After of
+// an endpoint hold for that endpoint only.
 func (cl *call) nextTry(e *Error, r ruling, now time.Time) (wait time.Duration, leaves, goes bool) {
 	wait = cl.retry.wait(cl.at, r)
 	if len(cl.client.eps) == 1 {
@@ -200,8 +149,8 @@ func (cl *call) nextTry(e *Error, r ruling, now time.Time) (wait time.Duration, 
 	return max(0, cl.onward.until.Sub(now)), false, true
 }
 
-// worthRetrying returns the error of a call that ends: of what its endpoints met,
-// rather what passes than what one of them refuses for good.
+// worthRetrying returns the error of a call that ends. If the last error is final
+// for one endpoint only, it prefers a temporary error of another endpoint.
 func (cl *call) worthRetrying(e *Error) *Error {
 	if e.retryable || !passesOver(e) {
 		return e
@@ -214,8 +163,8 @@ func (cl *call) worthRetrying(e *Error) *Error {
 	return e
 }
 
-// spare returns how much more time than need there is, or what does not leave
-// even that, and whether it is the caller's deadline.
+// spare returns how much more time than need is left. If there is not even that, it
+// returns which bound is too near, and whether that is the caller's deadline.
 func (cl *call) spare(need time.Duration) (spare time.Duration, late string, callers bool) {
 	spare = noLimit
 	if left, bounded := cl.left(); bounded {
@@ -239,8 +188,8 @@ func (cl *call) unasked(ep *endpoint) bool {
 	return r == nil || r.failed == 0
 }
 
-// noTime returns the error of a call for whose next try, which would take so long,
-// there is no time, see spare.
+// noTime returns the error of a call that has no time for its next attempt; late and
+// callers are from spare.
 func (e *Error) noTime(need time.Duration, late string, callers bool) *Error {
 	final := e.clone() // e itself has been shown to observers
 	final.text += fmt.Sprintf("; there is no time for another try: it would take %v or more, and %s", round(need), late)
@@ -250,8 +199,8 @@ func (e *Error) noTime(need time.Duration, late string, callers bool) *Error {
 	return final
 }
 
-// pay draws on the endpoint's budget for a retry, and returns how long it is
-// until the budget covers it.
+// pay takes a retry from the endpoint's budget, and returns how long it is until the
+// budget covers it.
 func (cl *call) pay(r ruling) time.Duration {
 	cl.retry.paid = costOfFailure
 	if r.kind == ErrThrottled {
@@ -262,11 +211,11 @@ func (cl *call) pay(r ruling) time.Duration {
 }
 
 // restarted makes a call that repeats a failed one pay as a retry does, and wait
-// until it is covered.
+// until the budget covers it.
 func (cl *call) restarted() *Error {
 	wait := cl.pay(ruling{})
 	if spare, _, _ := cl.spare(0); wait > spare/2 {
-		wait = spare / 2 // there must be time for the try itself
+		wait = spare / 2 // the attempt itself needs time
 	}
 	if wait <= 0 {
 		return nil
@@ -310,12 +259,12 @@ func (cl *call) backoff(wait time.Duration) *Error {
 	}
 }
 
-// tellWait tells who watches the caller of a wait.
+// tellWait calls the request's OnWait.
 func (cl *call) tellWait(d time.Duration) {
 	if req := cl.req; req != nil && req.OnWait != nil && d > 0 {
 		_, _ = contain(func() (any, error) { req.OnWait(d); return nil, nil })
 	}
 }
 
-// unpay gives back what was paid for a retry that will not be.
+// unpay gives back what was paid for a retry that is not made.
 func (cl *call) unpay() { cl.retry.paidTo.give(time.Now(), cl.retry.paid) }

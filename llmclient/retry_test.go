@@ -2,6 +2,7 @@ package llmclient_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -176,7 +177,7 @@ func TestAWaitThatDoesNotFitIsNotBegun(t *testing.T) {
 	})
 }
 
-// Thirty callers who were told the same time come back neither before it nor
+// Thirty callers that were told the same time come back neither before it nor
 // all at once.
 func TestOneCoolDownForAllAndNoHerdAfterIt(t *testing.T) {
 	throttle := func(r *fake.Request) fake.Step {
@@ -246,5 +247,26 @@ func TestRestartsOfAgentsDrawOnTheRetryBudget(t *testing.T) {
 			wg.Wait()
 			w.elapsed(3 * time.Second)
 		})
+	})
+}
+
+// However many attempts do not count, an error stays one that can be read.
+func TestAnErrorOfManyAttemptsIsShort(t *testing.T) {
+	inWorld(t, script(fake.Answer("ok"), fake.Unavailable()), func(c *llmclient.Config) {
+		c.Breaker.Failures = -1
+		c.Clocks.Call.Limit = 20 * time.Minute
+		c.Retry.Backoff, c.Retry.MaxBackoff = time.Second, time.Second
+	}, func(t *testing.T, w *world) {
+		_, err := w.client.Chat(t.Context(), hello())
+		require.NoError(t, err)
+		_, err = w.client.Chat(t.Context(), hello())
+		e := failure(t, err, llmclient.ErrServer)
+		n := len(w.srv.Requests()) - 1
+		require.Greater(t, n, 100)
+		assert.Equal(t, n, e.AttemptCount)
+		assert.Len(t, e.Attempts, 64)
+		assert.True(t, e.Attempts[0].Started.Before(e.Attempts[63].Started))
+		assert.ErrorContains(t, err, fmt.Sprintf("(attempt %d; before it: %d × ", n, n-1))
+		assert.Less(t, len(err.Error()), 1000)
 	})
 }

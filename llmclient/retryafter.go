@@ -11,21 +11,20 @@ import (
 	"github.com/neverhang/neverhang/pacer/ratelimit"
 )
 
-// maxRetryAfter is the longest wait that is believed to be meant. It also
-// keeps numbers out of the range in which durations overflow.
+// maxRetryAfter bounds the waits that endpoints name, some of which are absurd. It
+// also keeps durations from overflowing.
 const maxRetryAfter = 365 * 24 * time.Hour
 
 // parseRetryAfter returns how long the endpoint asks to wait in its headers:
 // in milliseconds (Retry-After-Ms, Azure's X-Ms-Retry-After-Ms, AWS's
-// X-Amz-Retry-After, which win), or in Retry-After. That has seconds or a date
-// (RFC 9110, section 10.2.3), and in the wild also a fraction, a unit, another
-// form of date, a time since 1970, or several of these, of which the longest
-// counts. A date is held against the endpoint's own Date where there is one,
-// since clocks differ.
+// X-Amz-Retry-After, which win), or in Retry-After. The latter has seconds or a date
+// (RFC 9110, section 10.2.3). Some servers send fractions, units, other forms of
+// dates, times since 1970, or several of these, of which the longest counts. A date
+// is compared with the endpoint's own Date header if there is one, since clocks
+// differ.
 //
-// ok is false if there is no header that makes sense. What lies in the past,
-// or is negative, is a wait of zero: the endpoint has nothing to ask, and the
-// ordinary backoff applies.
+// ok is false if no header makes sense. A time that is past or negative is a wait of
+// zero: the ordinary backoff applies.
 func parseRetryAfter(h http.Header, now time.Time) (wait time.Duration, ok bool) {
 	for _, name := range [...]string{"Retry-After-Ms", "X-Ms-Retry-After-Ms", "X-Amz-Retry-After"} {
 		if ms, err := strconv.ParseFloat(strings.TrimSpace(h.Get(name)), 64); err == nil && finite(ms) {
@@ -51,9 +50,9 @@ func parseRetryAfter(h http.Header, now time.Time) (wait time.Duration, ok bool)
 	return wait, ok
 }
 
-// resetAfter returns how long it is until requests are allowed again, if rate
-// headers say that none are now and when all are. Where they come back evenly
-// the first comes sooner than the last, and nobody says when.
+// resetAfter returns how long it is until requests are allowed again, if rate-limit
+// headers say that none are left now and when all are back. The first may be back
+// sooner, but no header says when.
 func resetAfter(h http.Header, now time.Time) (wait time.Duration, ok bool) {
 	for _, left := range ratelimit.Parse(h, now) {
 		if left.Remaining == 0 && left.AtOnce && left.Reset > 0 {

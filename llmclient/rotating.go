@@ -11,8 +11,8 @@ const (
 	// NATs forget busy ones without a word, too.
 	recycleAfter = 10 * time.Minute
 
-	// keptRetired is how many transports out of use are remembered for Close.
-	// Their connections close when they have been idle for long.
+	// keptRetired is how many retired transports are kept for Close. Connections of
+	// others close by their idle timeout.
 	keptRetired = 8
 )
 
@@ -69,7 +69,7 @@ func (r *rotating) retireLocked() {
 	r.current, r.since = r.make(), time.Now()
 }
 
-// closeCopies closes what carries no request, and leaves to the user what is his.
+// closeCopies closes idle connections of the copies. The user's transport is left alone.
 func (r *rotating) closeCopies() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +80,7 @@ func (r *rotating) closeCopies() {
 	}
 }
 
-// CloseIdleConnections closes what carries no request.
+// CloseIdleConnections closes connections that carry no request.
 func (r *rotating) CloseIdleConnections() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,29 +10,29 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// A route is one endpoint as a call sees it: what the call sends there, and how
-// that has gone. Only the goroutine of the call uses it, unless said otherwise.
+// A route is one endpoint as a call sees it: what the call sends there, and the
+// results so far. Only the goroutine of the call uses it, unless said otherwise.
 type route struct {
 	ep     *endpoint
 	model  string
 	speaks dialect // in which body is encoded
 	body   payload
 	load   load
-	size   int // bytes of body; others than the call look at it under call.mu
+	size   int // bytes of body; other goroutines read it under call.mu
 
 	redact    func(string) string // takes secrets out of a text: those of an SDK's own request
 	doubt     doubt               // about streams
 	form      chat.Form           // of its messages; Tools does not count
 	adapts    int                 // how often that has changed
 	failed    int                 // attempts that failed there
-	throttled int                 // of them, those for which it was only not the time
+	throttled int                 // of them, those that were throttled
 	last      *Error              // what the last of them met
-	out       bool                // it refused for good: it is asked no more
+	out       bool                // it refused for good: the call does not ask it again
 	back      *backoff.ExponentialBackOff
 	notBefore time.Time // when the call may ask there again: the backoff, and what the endpoint asked for
-	full      time.Time // until when the call does not try its pacer again, which has turned it away
-	renewed   bool      // a dead pooled connection has been forgiven
-	moved     *url.URL  // where the endpoint sent the call, at the same host
+	full      time.Time // until when the call stays away from its pacer, which was full
+	renewed   bool      // one dead pooled connection has not been counted
+	moved     *url.URL  // where the endpoint redirected the call, at the same host
 	hops      int
 
 	cut bool // evidence has cut an attempt there; guarded by call.mu
@@ -75,10 +75,10 @@ func (cl *call) routeTo(ep *endpoint) *route {
 	return nil
 }
 
-// settleOn heads for the endpoint that is best now, if the present one cannot
-// take the call, or has failed it; if none can take it, and what keeps the best
-// from it is no wait of its pacer or breaker, it waits for that. It fails if the
-// request cannot be sent there.
+// settleOn heads for the endpoint that is best now, if the present one cannot take
+// the call or has failed it. If the best one is still in a backoff or exclusion,
+// settleOn waits for its end; pacer and breaker have waits of their own. It fails if
+// the request cannot be sent there.
 func (cl *call) settleOn() *Error {
 	if len(cl.client.eps) == 1 {
 		return nil
@@ -111,10 +111,9 @@ func (cl *call) settleOn() *Error {
 	return nil
 }
 
-// await rests until an endpoint may be asked again that refused this call or
-// others. If that does not fit into what is left, the call fails with what it has
-// met; one that has met nothing looks at those that are not benched, which say for
-// themselves how long they keep it.
+// await rests until an endpoint that refused this call or others may be asked again.
+// If the wait does not fit into the time that is left, the call fails with its last
+// error. If it has none yet, it goes on with the endpoints that are not excluded.
 func (cl *call) await(wait time.Duration) *Error {
 	_, late, callers := cl.spare(wait)
 	last := cl.retry.last
@@ -158,7 +157,7 @@ func (cl *call) rest(wait time.Duration) *Error {
 // is no better.
 func (cl *call) standing(ep *endpoint, now time.Time) (standing, time.Time) {
 	is, until := ep.standing(now, cl.modelAt(ep))
-	if is == benched && cl.hasty {
+	if is == excluded && cl.hasty {
 		return ruledOut, time.Time{}
 	}
 	r := cl.routeTo(ep)
@@ -177,12 +176,12 @@ func (cl *call) standing(ep *endpoint, now time.Time) (standing, time.Time) {
 	return is, until
 }
 
-// passesOver reports whether another endpoint may do better. What is wrong with
-// the request is wrong everywhere.
+// passesOver reports whether another endpoint may do better. An error in the request
+// is an error everywhere.
 func passesOver(e *Error) bool {
 	switch e.Kind {
 	case ErrAuth, ErrQuota, ErrNotFound, ErrNetwork:
-		return true // what one endpoint refuses for good another may give
+		return true // one endpoint refuses for good, another may not
 	}
 	return e.retryable
 }

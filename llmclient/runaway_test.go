@@ -32,7 +32,7 @@ func TestLoopGuard(t *testing.T) {
 	for name, tc := range tests {
 		for _, size := range []int{1, 7, 100, 4096, 1 << 20} {
 			t.Run(fmt.Sprintf("%s/%d", name, size), func(t *testing.T) {
-				g := loopGuard{limit: defaultRepeatBytes}
+				g := loopDetector{limit: defaultRepeatBytes}
 				found := false
 				for s := tc.text; s != "" && !found; {
 					n := min(size, len(s))

@@ -7,11 +7,13 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 )
 
-// String tells what the configuration is about, without what may be secret.
+// String names the endpoints and models of the configuration, without secrets.
 func (c Config) String() string {
 	if len(c.Endpoints) == 0 {
 		return "llmclient.Config(" + shown(c.BaseURL, c.Model, c.APIKey) + ")"
@@ -36,7 +38,7 @@ func shown(base, model, key string) string {
 	return fmt.Sprintf("%s, model %q, %s", name, model, has)
 }
 
-// String tells what the endpoint is, without what may be secret.
+// String describes the endpoint, without secrets.
 func (e Endpoint) String() string {
 	return "llmclient.Endpoint(" + shown(e.BaseURL, e.Model, e.APIKey) + ")"
 }
@@ -53,7 +55,7 @@ func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String(
 // MarshalText keeps secrets from logs and encoders.
 func (c Config) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// String tells the endpoints and their models.
+// String names the endpoints and their models.
 func (c *Client) String() string {
 	parts := make([]string, len(c.eps))
 	for i, ep := range c.eps {
@@ -68,7 +70,7 @@ func (c *Client) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String
 // MarshalText keeps secrets from logs and encoders.
 func (c *Client) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// String tells how many endpoints there are behind the transport.
+// String says how many endpoints the transport has.
 func (t *Transport) String() string {
 	return fmt.Sprintf("llmclient.Transport(%d endpoints)", len(t.Clients()))
 }
@@ -76,24 +78,28 @@ func (t *Transport) String() string {
 // Format keeps secrets from every verb of package fmt.
 func (t *Transport) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, t.String()) }
 
-// redacted returns the URL without what may be secret.
+// redacted returns the URL without user, query and fragment. Without a scheme a user and
+// password are not parsed as such; they end at the last @.
 func redacted(u *url.URL) string {
+	if rest := u.Opaque + u.Path; u.Host == "" && strings.Contains(rest, "@") {
+		return rest[strings.LastIndexByte(rest, '@')+1:]
+	}
 	return (&url.URL{Scheme: u.Scheme, Opaque: u.Opaque, Host: u.Host, Path: u.Path}).String()
 }
 
-// secrets is what a client knows and must not show. It is kept in functions,
-// because package fmt prints every field that it can reach, at any depth and
-// whatever methods there are, if only the verb is wrong enough.
+// secrets holds what a client must not show. It is kept in functions, because
+// package fmt can print every field that it reaches, at any depth and past all
+// methods.
 type secrets struct {
 	keyed  bool                // a key is sent
 	header func() http.Header  // of requests, with the key: one for all, not to be changed
-	probe  func(*http.Request) // turns a request into the free question
+	probe  func(*http.Request) // turns a request into a probe
 	target func() *url.URL     // of the chat completions, with its query; not to be changed
 	redact func(string) string // takes secrets out of a text: providers repeat them
 }
 
-// holdsSecret reports whether a header or parameter of that name is likely to
-// hold what must not be shown.
+// holdsSecret reports whether a header or parameter of that name is likely to hold a
+// secret. It is for redaction: see account for what tells accounts apart.
 func holdsSecret(name string) bool {
 	name = strings.ToLower(name)
 	for _, s := range []string{"auth", "key", "token", "secret", "cookie", "sig", "password", "credential"} {
@@ -110,14 +116,14 @@ func loopback(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
-// seal hides what is secret of an endpoint that has been checked.
+// seal puts the secrets of a checked endpoint away.
 func seal(e Endpoint, u *url.URL) secrets {
 	key, header, target := e.APIKey, e.Header, *u
 	hidden := append(secretsIn(header, u), key)
 	all := http.Header{
 		"Content-Type": {"application/json"},
 		"Accept":       {"text/event-stream, application/json"},
-		"User-Agent":   {userAgent},
+		"User-Agent":   {userAgent()},
 	}
 	if key != "" {
 		all.Set("Authorization", "Bearer "+key)
@@ -137,7 +143,7 @@ func seal(e Endpoint, u *url.URL) secrets {
 				u.Path, u.RawPath = "/models", ""
 			}
 			r.URL = &u
-			r.Header.Set("User-Agent", userAgent)
+			r.Header.Set("User-Agent", userAgent())
 			if key != "" {
 				r.Header.Set("Authorization", "Bearer "+key)
 			}
@@ -150,11 +156,11 @@ func seal(e Endpoint, u *url.URL) secrets {
 	}
 }
 
-// secretsIn lists what is secret in a header and an URL.
+// secretsIn lists the secrets in a header and a URL.
 func secretsIn(header http.Header, u *url.URL) (list []string) {
 	for name, values := range u.Query() {
 		if holdsSecret(name) {
-			for _, v := range values { // as it is, and in the forms in which an URL has it
+			for _, v := range values { // as it is, and as a URL has it
 				list = append(list, v, url.QueryEscape(v), url.PathEscape(v))
 			}
 		}
@@ -179,7 +185,8 @@ func secretsIn(header http.Header, u *url.URL) (list []string) {
 
 // redactor returns a function that takes secrets out of a text.
 func redactor(hidden []string) func(string) string {
-	// Short ones would take words apart. A part of another comes after it.
+	// Short ones would spoil ordinary words. The longest comes first, since one may
+	// be a part of another.
 	hidden = slices.DeleteFunc(slices.Clone(hidden), func(h string) bool { return len(h) < 6 })
 	slices.SortFunc(hidden, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	return func(s string) string {
@@ -190,4 +197,22 @@ func redactor(hidden []string) func(string) string {
 	}
 }
 
-const userAgent = "neverhang/0.1"
+// userAgent names this module and its version in the program that runs.
+var userAgent = sync.OnceValue(func() string {
+	const module = "github.com/neverhang/neverhang"
+	version := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if info.Main.Path == module {
+			version = info.Main.Version
+		}
+		for _, d := range info.Deps {
+			if d.Path == module {
+				version = d.Version
+			}
+		}
+	}
+	if version == "" || version == "(devel)" {
+		version = "devel"
+	}
+	return "neverhang/" + version
+})

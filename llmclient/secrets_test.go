@@ -61,3 +61,13 @@ func TestOtherKeysInTheClearAreToldAsWell(t *testing.T) {
 		assert.NotContains(t, err.Error(), "no key was sent")
 	})
 }
+
+func TestAPasswordWithoutASchemeIsHidden(t *testing.T) {
+	for _, u := range []string{"ann:hunter2@host:1/v1", "hunter2@host/v1", "//ann:hunter2@host/v1", "ann:hunter2:x@y@host/v1?key=hunter2#hunter2"} {
+		cfg := llmclient.Config{BaseURL: u, Model: "m"}
+		_, err := llmclient.New(cfg)
+		require.Error(t, err, u)
+		assert.NotContains(t, format(cfg, cfg.Endpoints, err), "hunter2", u)
+		assert.NotContains(t, format(llmclient.Endpoint{BaseURL: u}), "hunter2", u)
+	}
+}

@@ -14,9 +14,10 @@ import (
 // goroutine, with [Stream.All] or [Stream.Response]; [Stream.Close] may be
 // called from any.
 //
-// A consumer may take its time between pieces: the clocks stand still
-// meanwhile. Whatever was acquired for the call is given back when the stream
-// ends, fails, is left through its iterator, is closed, or its context ends.
+// A consumer may take its time between pieces: the clocks stand still meanwhile.
+// The connection, the permit and all else that the call holds is given back when
+// the stream ends, fails or is closed, when its iterator is left, or when its
+// context ends.
 type Stream struct {
 	client *Client
 	ctx    context.Context
@@ -40,10 +41,10 @@ type Stream struct {
 	committed bool // a is there to be ended
 }
 
-// All returns the pieces of the answer as they come. After an error, which is
-// an *[Error] with what had come as its Partial, there is nothing more. The
-// iterator ends without an error when the answer is whole. Leaving the loop
-// early closes the stream.
+// All returns the pieces of the answer as they come. An error is the last item; it
+// is an *[Error] that has the pieces so far as its Partial. The iterator ends
+// without an error when the answer is whole. Leaving the loop early closes the
+// stream.
 //
 // The pieces can be read once. A second use of the iterator goes on where the
 // first one ended.
@@ -72,8 +73,8 @@ func (s *Stream) All() iter.Seq2[chat.Chunk, error] {
 	}
 }
 
-// Response reads what is left of the answer and returns it whole, as Chat
-// would have.
+// Response reads the rest of the answer and returns the whole answer, as Chat
+// does.
 func (s *Stream) Response() (*chat.Response, error) {
 	for {
 		switch _, err := s.next(); {
@@ -146,8 +147,8 @@ func (s *Stream) next() (*chat.Chunk, error) {
 	return nil, s.fail(failed)
 }
 
-// piece returns what of a chunk is new. Some servers end a stream with the whole
-// message once more, which would be shown twice.
+// piece returns the part of a chunk that is new. Some servers end a stream with the
+// whole message once more, which must not be shown twice.
 func (s *Stream) piece(ch *chat.Chunk) *chat.Chunk {
 	if ch.Whole && s.gave {
 		ch.Content, ch.Reasoning, ch.Refusal = "", "", ""
@@ -201,7 +202,7 @@ func (s *Stream) begin() error {
 	return nil
 }
 
-// ready lets the end of the context end the stream, also while nobody reads.
+// ready makes the end of the context end the stream, even while nobody reads.
 func (s *Stream) ready() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,7 +236,7 @@ func (s *Stream) interrupt() {
 	committed := s.committed
 	s.mu.Unlock()
 	if !committed || !s.turn.seize() {
-		return // who is on the way to an answer, or reads one, notices by himself
+		return // a goroutine that waits for an answer or reads one notices by itself
 	}
 	if s.a.leave() {
 		s.succeed()

@@ -111,7 +111,7 @@ func TestASlowConsumerIsNotASlowServer(t *testing.T) {
 	})
 }
 
-// Whatever way a stream is left, everything it held is given back, and the
+// However a stream is left, everything it held is given back, and the
 // server sees the connection close.
 func TestEveryWayOutOfAStreamGivesEverythingBack(t *testing.T) {
 	ways := map[string]func(t *testing.T, w *world){

@@ -6,25 +6,24 @@ import (
 )
 
 const (
-	// silentStreams is how many streams must have brought nothing, and none
-	// anything, for a plain answer to be tried.
+	// silentStreams is how many streams in a row must have brought no output, with
+	// none that ever did, until a plain answer is tried.
 	silentStreams = 2
 
 	// Where a plain answer helped, a stream is tried again after streamAfter, and
-	// then after twice as long each time, up to streamSeldom: it may have been that
-	// the endpoint was only just starting.
+	// then after twice as long each time, up to streamSeldom: the endpoint may only
+	// have been starting up.
 	streamAfter  = time.Minute
 	streamSeldom = 24 * time.Hour
 
-	// Such a stream has streamTimes what a plain answer took to bring its first
-	// output, and streamLeast at least.
+	// Such a stream may take streamTimes as long as a plain answer until its first
+	// output, and at least streamLeast.
 	streamTimes = 4
 	streamLeast = 30 * time.Second
 )
 
-// streams is what is known of an endpoint's streams. Servers and proxies that
-// buffer a stream to its end look dead to who reads it. It is guarded by the
-// endpoint's lock.
+// streams is what is known of an endpoint's streams. A server or proxy that buffers
+// a stream to its end looks dead to a reader. It is guarded by the endpoint's lock.
 type streams struct {
 	silent int           // in a row that gave no first output; -1 once one has given any
 	plain  bool          // a plain answer came where they were silent
@@ -36,10 +35,10 @@ type streams struct {
 // A doubt is a reason to ask in another way than usual.
 type doubt struct {
 	plainly bool          // streams have brought nothing
-	within  time.Duration // it is a stream after plain answers have helped: its first output comes in this time, or it is one more that brings nothing
+	within  time.Duration // if not 0, a stream is tried again, and has this long for its first output
 }
 
-// doubt returns what there is about the next request.
+// doubt returns the doubt about the next request.
 func (s *streams) doubt(now time.Time) doubt {
 	switch {
 	case s.silent < silentStreams:
@@ -126,7 +125,7 @@ func (cl *call) doubtStreams(e *Error) {
 // plainly makes the call ask for a whole answer from here on.
 func (cl *call) plainly() {
 	cl.at.speaks.plain, cl.at.doubt = true, doubt{plainly: true}
-	if cl.at.ep.news(cl.at.speaks) {
+	if cl.at.ep.firstHeard(cl.at.speaks) {
 		ev := cl.event(EventAdapted)
 		ev.Text = fmt.Sprintf("%d streams in a row gave no output: a plain answer is asked for", silentStreams)
 		cl.client.notify(ev)

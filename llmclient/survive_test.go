@@ -47,8 +47,8 @@ func TestADeadHTTP2ConnectionOfAGivenClientIsLeft(t *testing.T) {
 	}
 }
 
-// A model is loaded again behind something that answers. It passes as refused
-// connections do.
+// A model is reloaded behind a proxy. Calls outlive that as they outlive refused
+// connections.
 func TestAReloadBehindAGatewayIsOutlived(t *testing.T) {
 	for name, reply := range map[string]fake.Step{
 		"nginx":     fake.Status(502, `<html><body>502 Bad Gateway</body></html>`),
@@ -82,8 +82,8 @@ func TestAReloadBehindAGatewayIsOutlived(t *testing.T) {
 	})
 }
 
-// Forty agents, four slots, ten seconds each: the server refuses what it cannot
-// take, and serves all the time.
+// Forty agents, four slots, ten seconds each: the server refuses the calls that it
+// cannot take, and serves others all the time.
 func TestFortyAgentsAgainstAFullServerAreAllAnswered(t *testing.T) {
 	for name, full := range map[string]fake.Step{
 		"429":             fake.Throttled(),
@@ -169,7 +169,7 @@ func TestAProxyThatRefusesIsAskedOnce(t *testing.T) {
 	})
 }
 
-// What will pass is outlived only by calls that are to wait for it.
+// Calls outlive a temporary failure only if WhenOpen says Wait.
 func TestWhoDoesNotWaitOutlivesNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change   func(*llmclient.Config)

@@ -104,8 +104,8 @@ func TestASecondDeathIsSeenToo(t *testing.T) {
 	})
 }
 
-// Nothing is told of a call that has ended, whatever happens at the moment of its
-// end.
+// No event comes from a call that has ended, even if a clock becomes suspect at the
+// moment of its end.
 func TestNothingIsToldOfACallThatHasEnded(t *testing.T) {
 	const both = 10 * time.Second
 	flaps := fake.Config{Script: func(r *fake.Request) fake.Step {

@@ -42,15 +42,15 @@ const (
 	attrStatus       = attribute.Key("http.response.status_code")
 	attrResend       = attribute.Key("http.request.resend_count")
 
-	// What the conventions have no name for.
+	// Those for which the conventions have no name.
 	attrPhase    = attribute.Key("neverhang.phase")
 	attrClock    = attribute.Key("neverhang.clock")
 	attrAttempts = attribute.Key("neverhang.attempts")
 	attrOutcome  = attribute.Key("neverhang.outcome")
 )
 
-// durationBuckets are the conventions' boundaries, and what they lack for
-// answers that take minutes.
+// durationBuckets are the conventions' boundaries, and further ones for answers that
+// take minutes.
 var durationBuckets = []float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84, 327.68, 655.36, 1310.72}
 
 // telemetry makes the spans and metrics of calls and attempts. Prompts and
@@ -64,12 +64,11 @@ type telemetry struct {
 	first    metric.Float64Histogram
 	attempts metric.Int64Counter
 
-	// Sets of attributes are sorted and compared when they are made, so that
-	// is done once for each.
+	// Making a set of attributes sorts them, so each set is made once.
 	sets *attributeSets
 }
 
-// A setKey is what the attributes of a metric depend on.
+// A setKey holds the values on which the attributes of a metric depend.
 type setKey struct {
 	model   string
 	outcome string // "" if it succeeded
@@ -81,7 +80,7 @@ type attributeSets struct {
 	made map[setKey]metric.MeasurementOption
 }
 
-// maxSets bounds what is kept: models are named by callers.
+// maxSets bounds the sets that are kept, since callers name the models.
 const maxSets = 1000
 
 // set returns the attributes of a metric.
@@ -143,8 +142,8 @@ func newTelemetry(cfg *Config, u *url.URL) (t telemetry, err error) {
 	return t, err
 }
 
-// provider names whose endpoint a host is, as far as the conventions have
-// names; other servers are told by their address.
+// provider returns the conventions' name of the provider of a host. Other servers are
+// identified by their address.
 func provider(host string) string {
 	switch host {
 	case "api.openai.com":
@@ -182,15 +181,15 @@ func (t *telemetry) startCall(cl *call) (ctx context.Context) {
 	return ctx
 }
 
-// forgive is deferred around what tracers and meters do: one that panics must not
-// cost a call its answer, nor its endpoint a permit.
+// forgive is deferred around calls of tracers and meters. If one panics, the call must
+// still get its answer, and its endpoint the permit back.
 func forgive() { _ = recover() }
 
 // noSpan is the span of a call whose tracer gave none.
 var noSpan = trace.SpanFromContext(context.Background())
 
-// infers reports whether the call asks a model for a message. What else passes
-// through a Transport is no inference and is not measured as one.
+// infers reports whether the call asks a model for a message. Other requests through a
+// Transport are not measured as inference.
 func (cl *call) infers() bool {
 	return cl.passed == nil || cl.passed.chat || cl.passed.messages
 }
@@ -255,8 +254,7 @@ func (t *telemetry) describeCall(span trace.Span, cl *call, e *Error, a *attempt
 	}
 }
 
-// usageOf returns what the server counted for a call; it may have, before it
-// failed.
+// usageOf returns the server's usage for a call. Even a failed call may have one.
 func usageOf(e *Error, a *attempt) *chat.Usage {
 	switch {
 	case e != nil && e.Partial != nil:
@@ -267,7 +265,7 @@ func usageOf(e *Error, a *attempt) *chat.Usage {
 	return nil
 }
 
-// describeUsage leaves out what the server did not count: it is not zero.
+// describeUsage leaves out values that the server did not count: they are not zero.
 func describeUsage(span trace.Span, u *chat.Usage) {
 	if u == nil {
 		return

@@ -148,7 +148,7 @@ func TestEachAttemptIsASpanBelowTheCall(t *testing.T) {
 	assert.EqualValues(t, 2, rec.spans[3].attrs["http.request.resend_count"].AsInt64())
 }
 
-// Whatever this package shows of itself holds no key, even if the provider
+// Nothing that this package prints or exports holds a key, even if the provider
 // repeats it.
 func TestKeysAreNowhere(t *testing.T) {
 	const key, extra = "sk-very-secret-0001", "other-secret-0002"

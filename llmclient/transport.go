@@ -4,133 +4,57 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
-	"strings"
 	"sync"
-	"time"
 )
 
 // A Transport is an [http.RoundTripper] to put under any SDK that takes an
-// *http.Client. It is the engine of [Client.Chat] behind another face:
+// *http.Client. It is the engine of [Client.Chat] with another API:
 //
 //   - The answer of a chat completion is held back until the model's first
 //     output. Hangs, refusals, and answers that are empty or broken from the
 //     start are retried before the SDK sees anything.
-//   - From then on the body carries the clocks. An answer that breaks off, goes
-//     silent, or ends without saying that it is finished is an error of Read, so
-//     that SDKs which take a clean end for success no longer do.
+//   - From then on the clocks run while the SDK reads the body. If the answer
+//     breaks off, goes silent, or ends without a finish reason, Read returns an
+//     error, so that the SDK cannot take it for a clean end.
 //   - A plain JSON answer is read whole and checked first.
-//   - Anthropic's Messages are followed as far as it takes to know whether an
-//     answer is whole. Requests to other paths pass with clocks and retries,
-//     unread. What an SDK compresses for itself is not read either.
-//   - Pings are kept from the SDK: they have done their work.
+//   - Anthropic's Messages are decoded only as far as needed to know whether an
+//     answer is whole. Requests to other paths pass with clocks and retries, and
+//     their answers are not looked into. Neither is what an SDK compresses for
+//     itself.
+//   - Pings are not handed on to the SDK.
 //
-// When the tries are used up, the last response comes with X-Should-Retry:
-// false, and a Go error only where there was no response. An error inside a 200
-// comes as a response with the status that it stands for. Turn off the SDK's own
-// retries (MaxRetries 0 or the like): there should be one owner of them. A
-// Transport that sees an SDK retry says so in an event.
+// When all attempts have failed, RoundTrip returns the last response with the header
+// X-Should-Retry: false, and an error only if there was no response. An error inside
+// a 200 becomes a response with the status that it stands for. Turn off the SDK's
+// own retries (MaxRetries 0 or the like), since retries should have one owner. If
+// the SDK retries nevertheless, an event says so.
 //
-// Each base URL and key has a breaker, a pacer, a budget and a memory of its
-// own, as long as a base URL is not asked with more than 64 keys: those seen later
-// share theirs, since tokens that change all the time would have none. A Transport is safe for concurrent use. Close it to end what is under
-// way.
+// A request with an Upgrade header goes straight to the http.RoundTripper below,
+// past every clock, retry, breaker and pacer.
+//
+// Each base URL and account has a breaker, a pacer, a retry budget and a memory of
+// its own. The account is told by the headers and parameters that providers
+// document for it (Authorization, X-Api-Key, OpenAI-Organization and the like).
+// Beyond 64 accounts of one base URL all further ones share one set, since tokens
+// that change all the time would otherwise have none that lasts.
+//
+// A Transport is safe for concurrent use. Close it to end what is under way.
 type Transport struct {
 	cfg  Config
 	seed maphash.Seed
 
-	mu      sync.Mutex
-	behind  map[target]*behind
-	keys    map[string]int     // how many keys of a base URL have been seen
-	givenUp map[uint64]givenUp // by the request's content, and who asks
-	closed  bool
+	mu       sync.Mutex
+	behind   map[target]*behind
+	accounts map[string]int     // how many of a base URL are among them
+	givenUp  map[uint64]givenUp // by sameAgain's hash
+	closed   bool
+	evicted  sync.WaitGroup // clients that are being closed
 }
 
-// givenUp is how a call ended without a response. An SDK that takes that for a
-// passing fault, and says so in its header, is told the same again at once: it
-// would wait as long as before, as many times as it retries.
-type givenUp struct {
-	err error
-	at  time.Time
-}
-
-const (
-	rememberFor   = 5 * time.Minute
-	maxRemembered = 1024
-)
-
-// remember notes how a call ended.
-func (t *Transport) remember(key uint64, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	for k, g := range t.givenUp {
-		if now.Sub(g.at) > rememberFor || len(t.givenUp) >= maxRemembered {
-			delete(t.givenUp, k)
-		}
-	}
-	t.givenUp[key] = givenUp{err, now}
-}
-
-// sameAgain returns what a request is known by when an SDK sends it again: what
-// it says, and who asks whom.
-func (t *Transport) sameAgain(c *Client, p *passed, body []byte) uint64 {
-	var h maphash.Hash
-	h.SetSeed(t.seed)
-	fmt.Fprintf(&h, "%p %s %s\n", c, p.method, p.url)
-	for _, name := range slices.Sorted(maps.Keys(p.header)) {
-		if holdsSecret(name) {
-			fmt.Fprintf(&h, "%s %q\n", name, p.header[name])
-		}
-	}
-	_, _ = h.Write(body)
-	return h.Sum64()
-}
-
-// forget notes that a call has succeeded.
-func (t *Transport) forget(key uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.givenUp, key)
-}
-
-// recall returns how the same call ended a short while ago, or nil.
-func (t *Transport) recall(key uint64) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if g, there := t.givenUp[key]; there && time.Since(g.at) <= rememberFor {
-		return g.err
-	}
-	return nil
-}
-
-// A target is what shares guards: an endpoint, and a key by its hash.
-type target struct {
-	base string
-	key  uint64
-}
-
-// behind is a client, and when it was last asked for.
-type behind struct {
-	client *Client
-	used   time.Time
-}
-
-const (
-	// maxTargets bounds how many endpoints and keys a Transport remembers.
-	maxTargets = 1024
-
-	// maxKeys is how many keys of one base URL have guards of their own. Those
-	// seen later share theirs.
-	maxKeys = 64
-)
-
-// NewTransport returns a Transport, or an error that names the bad field. Of
-// cfg it takes everything but BaseURL, APIKey, Model, Header and Endpoints, which
-// are the SDK's and must be empty.
+// NewTransport returns a Transport, or an error that names the bad field. BaseURL,
+// APIKey, Model, Header and Endpoints of cfg must be empty, since the SDK sets them.
 func NewTransport(cfg Config) (*Transport, error) {
 	if cfg.BaseURL != "" || cfg.APIKey != "" || cfg.Model != "" || len(cfg.Header) > 0 || len(cfg.Endpoints) > 0 {
 		return nil, errors.New("llmclient: BaseURL, APIKey, Model, Header or Endpoints is set, but under an SDK they are the SDK's to set")
@@ -138,8 +62,11 @@ func NewTransport(cfg Config) (*Transport, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, fmt.Errorf("llmclient: %w", err)
 	}
-	t := &Transport{cfg: cfg, seed: maphash.MakeSeed(), behind: make(map[target]*behind), keys: make(map[string]int), givenUp: make(map[uint64]givenUp)}
-	// What else is wrong is found now and not at the first request.
+	t := &Transport{
+		cfg: cfg, seed: maphash.MakeSeed(),
+		behind: make(map[target]*behind), accounts: make(map[string]int), givenUp: make(map[uint64]givenUp),
+	}
+	// This finds other errors now and not at the first request.
 	c, err := t.newClient(&url.URL{Scheme: "http", Host: "localhost"}, nil)
 	if err != nil {
 		return nil, err
@@ -147,7 +74,7 @@ func NewTransport(cfg Config) (*Transport, error) {
 	return t, c.Close()
 }
 
-// newClient returns a client for what an SDK asks at base.
+// newClient returns a client for an SDK's requests to base.
 func (t *Transport) newClient(base *url.URL, header http.Header) (*Client, error) {
 	c := newClient(t.cfg)
 	name := redacted(base)
@@ -171,7 +98,7 @@ func (t *Transport) InFlight() []InFlight {
 }
 
 // Clients returns the clients behind the Transport, one for each base URL and
-// key that it has seen, for [Dump] and their breakers' and pacers' state.
+// account that it has seen, for [Dump] and their breakers' and pacers' state.
 func (t *Transport) Clients() []*Client {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,108 +117,22 @@ func (t *Transport) CloseIdleConnections() {
 }
 
 // Close ends the requests under way with errors that match [ErrClosed] and
-// waits for them. Further requests fail.
+// waits for them, for 2 s at most, however many clients there are. Its error
+// names the endpoints whose requests had not ended by then. Further requests
+// fail.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
-	for _, c := range t.Clients() {
-		_ = c.Close()
+	clients := t.Clients()
+	errs := make([]error, len(clients))
+	var wg sync.WaitGroup
+	for i, c := range clients {
+		wg.Go(func() { errs[i] = c.Close() })
 	}
-	return nil
-}
-
-// client returns the client behind a request.
-func (t *Transport) client(req *http.Request) (*Client, error) {
-	base := *req.URL
-	base.RawQuery, base.Fragment, base.User = "", "", nil
-	base.Path, _ = strings.CutSuffix(base.Path, chatPath)
-	if base.Path == req.URL.Path {
-		base.Path = ""
-	}
-	header, key := t.credentials(req)
-	c, fresh, err := t.behindOf(&base, key, header)
-	if fresh {
-		c.eps[0].warn(c, &base)
-	}
-	return c, err
-}
-
-// credentials returns the headers of a request that are secret, for probes, and
-// a hash of all in it that is.
-func (t *Transport) credentials(req *http.Request) (http.Header, uint64) {
-	header := make(http.Header)
-	for name, values := range req.Header {
-		if holdsSecret(name) {
-			header[name] = values
-		}
-	}
-	var h maphash.Hash
-	h.SetSeed(t.seed)
-	write := func(lists map[string][]string) {
-		for _, name := range slices.Sorted(maps.Keys(lists)) {
-			if !holdsSecret(name) {
-				continue
-			}
-			_, _ = h.WriteString(name)
-			for _, v := range lists[name] {
-				_ = h.WriteByte(0)
-				_, _ = h.WriteString(v)
-			}
-		}
-	}
-	write(header)
-	write(req.URL.Query())
-	return header, h.Sum64()
-}
-
-// behindOf returns the client for a base URL and key, and whether it is new.
-func (t *Transport) behindOf(base *url.URL, key uint64, header http.Header) (c *Client, fresh bool, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
-		return nil, false, &Error{Kind: ErrClosed, Endpoint: redacted(base), text: "the transport is closed"}
-	}
-	name := base.String()
-	if t.keys[name] >= maxKeys {
-		// Tokens that change with every request, or every hour: guards that each
-		// has for itself would guard nothing.
-		key = 0
-	}
-	at := target{name, key}
-	b := t.behind[at]
-	if b == nil {
-		t.evict()
-		if c, err = t.newClient(base, header); err != nil {
-			return nil, false, err
-		}
-		b, fresh = &behind{client: c}, true
-		t.behind[at] = b
-		t.keys[name]++
-	}
-	b.used = time.Now()
-	return b.client, fresh, nil
-}
-
-// evict makes room for a further target, if need be: of those that carry no
-// call the one that has been idle for longest goes.
-func (t *Transport) evict() {
-	if len(t.behind) < maxTargets {
-		return
-	}
-	var oldest target
-	for at, b := range t.behind {
-		if b.client.eps[0].calls.Load() > 0 {
-			continue
-		}
-		if o := t.behind[oldest]; o == nil || b.used.Before(o.used) {
-			oldest = at
-		}
-	}
-	if b := t.behind[oldest]; b != nil {
-		delete(t.behind, oldest)
-		b.client.eps[0].wire.close()
-	}
+	wg.Wait()
+	t.evicted.Wait() // each is bounded likewise, and began before
+	return errors.Join(errs...)
 }
 
 const chatPath = "/chat/completions"
@@ -302,29 +143,31 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, &Error{Kind: ErrRequest, text: "the request has no http or https URL"}
 	}
-	c, err := t.client(req)
+	b, err := t.client(req)
 	if err != nil {
 		closeBody(req)
 		return nil, err
 	}
+	defer t.release(b)
+	c := b.client
 	if req.Header.Get("Upgrade") != "" {
-		return c.eps[0].wire.base().RoundTrip(req) // what follows is no answer
+		return c.eps[0].wire.base().RoundTrip(req) // the connection leaves HTTP
 	}
-	p, body, err := newPassed(req)
+	p, body, err := newPassthrough(req)
 	if err != nil {
 		return nil, c.refuse(err, nil)
 	}
 	cl := newCall(c, req.Context())
 	cl.pass(p, body)
 	var key uint64
-	if !p.once {
+	if !p.unread() {
 		key = t.sameAgain(c, p, body)
 	}
 	if n := req.Header.Get("X-Stainless-Retry-Count"); n != "" && n != "0" {
 		ev := cl.event(EventRetriedAbove)
 		ev.Text = "the SDK above retries by itself; set its retries to 0, so that one owner decides"
 		c.notify(ev)
-		if err := t.recall(key); err != nil && !p.once {
+		if err := t.recall(key); err != nil && !p.unread() {
 			cl.drop()
 			return nil, err
 		}
@@ -346,7 +189,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if p.once {
 		closeBody(req) // it may not have come to sending it
 	}
-	if e := (*Error)(nil); !p.once && errors.As(err, &e) && e.Kind == ErrTimeout && cl.last == nil {
+	if e := (*Error)(nil); !p.unread() && errors.As(err, &e) && e.Kind == ErrTimeout && cl.last == nil {
 		t.remember(key, err)
 	}
 	if cl.last != nil && req.Context().Err() == nil && !errors.Is(err, ErrClosed) {
@@ -356,7 +199,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // pass makes the call one that passes a request on.
-func (cl *call) pass(p *passed, body []byte) {
+func (cl *call) pass(p *passthrough, body []byte) {
 	cl.passed = p
 	cl.head(cl.client.eps[0])
 	cl.at.model = p.model

@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,8 +30,7 @@ type below struct {
 	client *http.Client
 	start  time.Time
 
-	mu     sync.Mutex
-	events []llmclient.Event
+	eventLog
 }
 
 func underSDK(t *testing.T, srv fake.Config, change func(*llmclient.Config), test func(t *testing.T, b *below)) {
@@ -46,11 +44,7 @@ func underSDK(t *testing.T, srv fake.Config, change func(*llmclient.Config), tes
 			HTTPClient: &http.Client{Transport: base},
 			Retry:      llmclient.Retry{Jitter: -1},
 			Pacer:      pacer.Config{Rand: func() float64 { return 0 }},
-			OnEvent: func(e llmclient.Event) {
-				b.mu.Lock()
-				defer b.mu.Unlock()
-				b.events = append(b.events, e)
-			},
+			OnEvent:    b.note,
 		}
 		if change != nil {
 			change(&cfg)

@@ -99,7 +99,7 @@ func TestTransportAndAnUploadThatIsAnsweredEarly(t *testing.T) {
 	})
 }
 
-// While the SDK does not read, no clock runs, also if it is still sending.
+// While the SDK does not read, no clock runs, even if it is still sending.
 func TestTransportAndAConsumerThatPausesBesideItsUpload(t *testing.T) {
 	underSDK(t, handled(func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)
@@ -176,7 +176,7 @@ func TestTransportAndABodyThatPanics(t *testing.T) {
 	}
 }
 
-// What has been closed gives nothing more, also what had come already.
+// A closed body gives no more bytes, even if they had come already.
 func TestTransportAndAReadAfterClose(t *testing.T) {
 	for name, body := range map[string]string{"a stream": streamBody, "one value": plainBody} {
 		t.Run(name, func(t *testing.T) {

@@ -2,9 +2,8 @@ package llmclient
 
 import "sync"
 
-// A turn keeps two parties from meeting at one answer: the reader, and
-// whoever ends it because its context has ended while nobody was reading. Each
-// has it alone.
+// A turn keeps two goroutines from using one answer at the same time: the reader,
+// and the one that ends the answer when its context ends while nobody is reading.
 type turn struct {
 	mu      sync.Mutex
 	reading bool
@@ -35,8 +34,8 @@ func (t *turn) done() {
 	t.reading = false
 }
 
-// seize takes the turn to end the answer. It reports false if there is a
-// reader, who will notice by himself, or an end.
+// seize takes the turn to end the answer. It reports false if there is a reader,
+// which will notice by itself, or if the answer has ended.
 func (t *turn) seize() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,8 +46,8 @@ func (t *turn) seize() bool {
 	return true
 }
 
-// end notes how the answer ended. Whoever has the turn calls it, and has it no
-// longer.
+// end notes how the answer ended and gives the turn back. Only the goroutine that
+// has the turn may call it.
 func (t *turn) end(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

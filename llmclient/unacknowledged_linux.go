@@ -21,8 +21,8 @@ func unacknowledged(d time.Duration) func(network, address string, c syscall.Raw
 	}
 }
 
-// endUnacknowledged does the same to a connection that somebody else has dialled,
-// unless he has set it himself.
+// endUnacknowledged does the same to a connection that the user's transport has
+// dialled, unless its dialer has set TCP_USER_TIMEOUT itself.
 func endUnacknowledged(conn net.Conn, d time.Duration) {
 	if d <= 0 {
 		return
@@ -51,6 +51,6 @@ func endUnacknowledged(conn net.Conn, d time.Duration) {
 
 func setUserTimeout(fd uintptr, d time.Duration) {
 	ms := int(min(max(d.Milliseconds(), 1), math.MaxInt32))
-	// Where it cannot be set, the clocks are all there is.
+	// If it cannot be set, the clocks still bound the call.
 	_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, userTimeout, ms)
 }

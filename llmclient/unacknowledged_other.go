@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// unacknowledged and endUnacknowledged are for systems that cannot be told so for
-// each connection.
+// unacknowledged and endUnacknowledged do nothing on systems without
+// TCP_USER_TIMEOUT.
 func unacknowledged(time.Duration) func(network, address string, c syscall.RawConn) error { return nil }
 
 func endUnacknowledged(net.Conn, time.Duration) {}

@@ -10,8 +10,8 @@ type waiter struct {
 	waited time.Duration
 }
 
-// waiting lists the attempts that have waited at an endpoint for askAfter, and
-// which evidence may cut.
+// waiting lists the attempts that have waited at an endpoint for askAfter and that
+// evidence may cut.
 func (c *Client) waiting(ep *endpoint, now time.Time) []waiter {
 	var list []waiter
 	for _, cl := range c.calls.all() {
@@ -33,16 +33,16 @@ func (c *Client) waiting(ep *endpoint, now time.Time) []waiter {
 	return list
 }
 
-// cut ends the attempt for a reason. A call is cut in this way once at each
-// endpoint: the next attempt there runs to its limit.
+// cut ends the attempt and says why. A call is cut once at each endpoint: its next
+// attempt there runs to its limit.
 func (w waiter) cut(why string) { w.once(expiry{evidence: why}) }
 
-// forget ends the attempt, once as well, because the endpoint has forgotten it
-// and serves others.
+// forget ends the attempt, likewise once, because the endpoint serves other calls
+// and has forgotten this one.
 func (w waiter) forget(why string) { w.once(expiry{evidence: why, orphan: true}) }
 
-// lose does the same on the server's own word, which does not wear out: a later
-// attempt may be lost as well.
+// lose does the same because the server itself says that it does not have the call.
+// It is not limited to once: a later attempt may be lost as well.
 func (w waiter) lose(why string) {
 	w.spend()
 	w.end(expiry{evidence: why, orphan: true})
@@ -54,7 +54,7 @@ func (w waiter) once(x expiry) {
 	}
 }
 
-// spend notes that evidence cuts, and reports whether it is the first time.
+// spend notes that evidence cuts the call here, and reports whether it is the first time.
 func (w waiter) spend() bool {
 	cl := w.a.call
 	cl.mu.Lock()

@@ -9,7 +9,7 @@ import (
 // timer is moved only when a bound comes nearer than the time it is set to,
 // so that output, which only pushes bounds away, costs no timer operations.
 //
-// It is safe for concurrent use: transports report from goroutines of theirs.
+// It is safe for concurrent use, since transports report from their own goroutines.
 type watch struct {
 	// These run without the lock, in a goroutine of the timer or the one that
 	// cuts.
@@ -34,9 +34,8 @@ func (w *watch) start(now time.Time, plain, traced bool) {
 	w.armLocked(now)
 }
 
-// firstLook is when the timer fires at the latest for the first time. Most calls
-// get by with that one setting of it: each that is nearer than the one before wakes
-// the thread that waits for the network.
+// firstLook bounds when the timer fires first. Most calls need no other setting of
+// it. Moving a timer nearer wakes the thread that polls the network.
 const firstLook = 5 * time.Second
 
 // tell reports an event to the meter.
@@ -60,7 +59,7 @@ func (w *watch) armLocked(now time.Time) {
 	}
 }
 
-// armAtLocked has the clocks looked at then, if not before.
+// armAtLocked makes the timer fire at that time at the latest.
 func (w *watch) armAtLocked(now, at time.Time) {
 	if !w.wake.IsZero() && !at.Before(w.wake) {
 		return
@@ -87,7 +86,7 @@ func (w *watch) fire() {
 	w.mu.Unlock()
 
 	if f.out != nil {
-		w.onExpire(*f.out) // what became suspect only now is told by how the attempt ends
+		w.onExpire(*f.out) // no suspicion is announced any more: the attempt's end says it all
 		return
 	}
 	for _, t := range f.told {
@@ -111,8 +110,8 @@ func (w *watch) cut(x expiry) {
 	}
 }
 
-// stop ends the watch. It returns the meter, which nobody changes any more, and
-// the clock that ran out, if any.
+// stop ends the watch. It returns the meter, which no longer changes, and the clock
+// that ran out, if any.
 func (w *watch) stop() (*meter, *expiry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// whole checks that what has ended is an answer. It returns io.EOF if so.
+// whole checks an answer that has ended. It returns io.EOF if it is whole.
 func (a *attempt) whole() error {
 	a.resp = a.answer.asm.Response()
 	a.resp.Endpoint = a.at.ep.name
@@ -25,7 +25,7 @@ func (a *attempt) whole() error {
 	case !said && a.answer.odd != nil:
 		return &insideError{a.answer.odd}
 	case !said && a.answer.noise != "":
-		return &badAnswer{kind: ErrMalformed, text: "what came is no answer: " + a.kindOfBody() + a.answer.noise}
+		return &badAnswer{kind: ErrMalformed, text: "the response is no chat completion: " + a.kindOfBody() + a.answer.noise}
 	case !said:
 		return &badAnswer{kind: ErrEmpty, text: "the answer was empty: " + a.kindOfBody() + "no finish reason and no output"}
 	case a.answer.json && !a.answer.lines:
@@ -44,16 +44,16 @@ func (a *attempt) whole() error {
 	return &badAnswer{kind: ErrIncomplete, text: "the answer broke off: the stream ended without a finish reason"}
 }
 
-// cutCalls reports whether the tool calls of an answer are not what the model
-// meant to write: a limit or a filter ended it, or arguments do not end though
-// the reason does not say that they should.
+// cutCalls reports whether the tool calls of an answer are not as the model meant
+// them: a limit or a filter ended the answer, or arguments break off although the
+// finish reason names neither.
 func cutCalls(r *chat.Response) bool {
 	end := r.FinishReason
 	switch {
 	case end.Limited(), end.Filtered():
 		return true
 	case end == chat.FinishStop, end == chat.FinishToolCalls, end == chat.FinishFunctionCall, end == "":
-		return false // broken arguments are the model's, and the agent's to answer
+		return false // the model wrote broken arguments, which the agent answers
 	}
 	return breaksOff(r.Message.ToolCalls)
 }
@@ -63,16 +63,16 @@ func breaksOff(calls []chat.ToolCall) bool {
 	return slices.ContainsFunc(calls, func(c chat.ToolCall) bool { return c.Cut() })
 }
 
-// usedUp reports whether a call breaks off in an answer that has all the tokens
-// it was allowed: some servers give calls as the reason there.
+// usedUp reports whether a call breaks off in an answer that has used all the
+// tokens it was allowed. Some servers give tool_calls as the finish reason then.
 func (a *attempt) usedUp(r *chat.Response) bool {
 	req := a.call.req
 	return req != nil && req.MaxTokens > 0 && r.Usage != nil && r.Usage.CompletionTokens >= int64(req.MaxTokens) &&
 		breaksOff(r.Message.ToolCalls)
 }
 
-// leave settles an attempt that nobody reads on, if the model had finished: who
-// leaves then has missed the usage at most. Otherwise it reports false.
+// leave settles an attempt whose reader has left, if the model had finished: the
+// reader has missed the usage at most. Otherwise it reports false.
 func (a *attempt) leave() bool {
 	if a.answer == nil || !a.answer.finished || a.whole() != io.EOF {
 		return false

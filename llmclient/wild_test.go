@@ -30,7 +30,7 @@ type tripFunc func(*http.Request) (*http.Response, error)
 
 func (f tripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Panics: a stream that ends within an event that says nothing.
+// A stream that ends within an empty event must not panic.
 func TestAStreamThatEndsWithinAnEventDoesNotPanic(t *testing.T) {
 	for name, body := range map[string]string{
 		"null body":                "null",
@@ -274,7 +274,7 @@ func TestReasoningText(t *testing.T) {
 	})
 }
 
-// Calls that only the whole message at the end has are not blanked for who reads the pieces.
+// Tool calls that only the whole message at the end has are not withheld from a reader of the pieces.
 func TestStreamGivesCallsThatOnlyTheWholeMessageHas(t *testing.T) {
 	body := textEvent("let me look") + `data: {"choices":[{"index":0,"message":{"role":"assistant","content":"let me look","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}` + "\n\n" + doneEvent
 	inWorld(t, script(fake.Raw(body)), tryOnce, func(t *testing.T, w *world) {

@@ -7,43 +7,42 @@ import (
 	"time"
 )
 
-// A wire makes one HTTP exchange. Whatever the transport below it does, an
-// exchange ends when its context does.
+// A wire makes HTTP exchanges. Each ends when its context does, even if the
+// transport ignores contexts.
 type wire struct {
 	client *http.Client
-	own    *rotating // made here, closed here; nil if the user gave one
-	copies *rotating // of the one that the user gave, and that first; nil if there is none of that kind
+	own    *rotating // made and closed here; nil if the user gave a client
+	copies *rotating // the user's *http.Transport and copies of it; nil if it is of another type
 
-	// direct is set if there is nothing for http.Client to do above its
-	// transport: it would copy the header, at the least.
+	// direct is set if requests go past http.Client straight to its transport, since
+	// it has nothing to do but copy headers.
 	direct bool
 
-	// trusted is set if the transport is known to honour contexts. Another
-	// one gets a goroutine per exchange that can be left behind.
+	// trusted is set if the transport is known to honour contexts. Exchanges over
+	// another one run in a goroutine that can be left behind.
 	trusted bool
 
-	// dials is set if asking the transport for a connection means dialing
-	// at once, so that the wait for one is the wait for the network. A
-	// transport with MaxConnsPerHost has a queue of its own.
+	// dials is set if the transport dials at once when it needs a connection, so
+	// that the wait for one is the wait for the network. One with MaxConnsPerHost
+	// has a queue.
 	dials bool
 
-	// send is after how long without a word from the other side's system
-	// connections of the user's transport are given up. Those of our own are told
-	// so when they are dialled.
+	// send is the TCP_USER_TIMEOUT that connections of the user's transport get. Our
+	// own transport sets it when it dials.
 	send time.Duration
 }
 
-// Idle connections are given up before the server does, so that no request is
-// written into a connection that is being closed. Servers behind plain HTTP
-// are mostly uvicorn, which closes after 5 s; those behind TLS are mostly
-// gateways, which wait a minute or more, and their handshakes are dear.
+// Idle connections are closed before the server closes them, so that no request is
+// written into a connection that is being closed. Servers behind plain HTTP are
+// mostly uvicorn, which closes after 5 s. Those behind TLS are mostly gateways,
+// which wait a minute or more and whose handshakes are expensive.
 const (
 	idlePlain = 4 * time.Second
 	idleTLS   = 55 * time.Second
 )
 
-// http2Ping is after what silence a connection over HTTP/2 is asked whether it
-// lives, and how long it has to say so.
+// http2Ping is after how much silence an HTTP/2 connection is pinged, and how long it
+// has to answer.
 const http2Ping = 15 * time.Second
 
 func newWire(given *http.Client, u *url.URL, connect, send time.Duration) wire {
@@ -54,7 +53,7 @@ func newWire(given *http.Client, u *url.URL, connect, send time.Duration) wire {
 	} else {
 		*w.client = *given
 		w.send = send
-		w.trusted = given.Transport == nil // whoever replaces the default thinks of contexts
+		w.trusted = given.Transport == nil
 		if t, ok := w.base().(*http.Transport); ok {
 			w.copies = &rotating{given: t, make: func() *http.Transport { return alike(t) }}
 			w.client.Transport, w.trusted, w.dials = w.copies, true, given.Transport != nil && t.MaxConnsPerHost == 0
@@ -65,13 +64,12 @@ func newWire(given *http.Client, u *url.URL, connect, send time.Duration) wire {
 	return w
 }
 
-// newOwnTransport returns a transport for long streams and many agents. It
-// limits no number of connections: that is the pacer's office, which can see
-// who waits.
+// newOwnTransport returns a transport for long streams and many agents. It does not
+// limit the number of connections: the pacer does that, and shows which calls wait.
 //
-// Where the system can do that, it gives up a connection of which the other side
-// acknowledges nothing for as long as a write may take: a firewall that has
-// forgotten it says nothing, and neither do probes, which go another way.
+// On Linux it gives up a connection on which the peer has acknowledged nothing for
+// the time that a write may take. Nothing else shows that a firewall has forgotten
+// a connection: the firewall is silent, and probes use other connections.
 func newOwnTransport(u *url.URL, connect, send time.Duration) *http.Transport {
 	idle := idleTLS
 	if u.Scheme == "http" {
@@ -79,8 +77,8 @@ func newOwnTransport(u *url.URL, connect, send time.Duration) *http.Transport {
 	}
 	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment,
-		// The clocks of the call bound the dial; these bound what is left of
-		// it when the call has gone.
+		// The clocks bound the dial as long as its call lives. These bound what is
+		// left of it after that.
 		DialContext: (&net.Dialer{
 			Timeout:         connect,
 			KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 4},
@@ -105,8 +103,8 @@ func alike(given *http.Transport) *http.Transport {
 	return t
 }
 
-// noRedirect leaves redirects to the call, which knows where key and prompt may
-// go, and counts what it sends.
+// noRedirect leaves redirects to the call, which knows where key and prompt may go
+// and counts its requests.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // probing returns a client for probes, each on a connection of its own: an old
@@ -122,9 +120,9 @@ func (w *wire) probing() *http.Client {
 	return &http.Client{Transport: t, CheckRedirect: noRedirect}
 }
 
-// renew lets the next request dial, as far as the transport allows. A connection
-// over HTTP/2 that others use as well is never idle: it is left for another
-// transport.
+// renew makes the next request dial, as far as the transport allows. An HTTP/2
+// connection that other requests use is never idle, so the whole transport is
+// replaced.
 func (w *wire) renew(multiplexed bool) {
 	switch {
 	case w.own != nil:
@@ -162,5 +160,5 @@ func (w *wire) do(req *http.Request) (*http.Response, error) {
 	case w.trusted:
 		return w.client.Do(req)
 	}
-	return guarded(w.client, req)
+	return doDetached(w.client, req)
 }

@@ -48,8 +48,8 @@ func all(names []string, f func(who string) do) do {
 	}
 }
 
-// answered ends a request with so many pieces of output, of which nothing was
-// told before.
+// answered ends a request with so many pieces of output, none of them reported
+// before.
 func answered(pieces int) func(who string) do {
 	return func(who string) do { return done(who, Result{Outcome: Answered, Outputs: pieces}) }
 }
@@ -77,7 +77,7 @@ func TestClimbSteps(t *testing.T) {
 		return []step{{at, quiet(names)}, {at + took, silently(all(names, answered(pieces)))}}
 	}
 	steps := func(parts ...[]step) (all []step) { return slices.Concat(parts...) }
-	// oneByOne is so many, one after the other, of which so many in ten are refused.
+	// oneByOne is n requests one after the other, inTen of every ten refused.
 	oneByOne := func(at time.Duration, n, inTen int) (all []step) {
 		for i := range n {
 			who := fmt.Sprint("o", i)
@@ -89,8 +89,8 @@ func TestClimbSteps(t *testing.T) {
 		}
 		return all
 	}
-	// overtakes is four requests of which the first takes a tenth of a second to
-	// its first output, and one that begins at a time and takes as long.
+	// overtakes is four requests, the first with output after a tenth of a second,
+	// and a later one that takes as long.
 	overtakes := func(begins time.Duration) []step {
 		return []step{
 			{0, quiet(group("a", 12))},

@@ -5,33 +5,34 @@ import (
 	"time"
 )
 
-// A Reason says what a caller waits for.
+// A Reason is what a caller waits for.
 type Reason string
 
 const (
-	CoolDown    Reason = "the end of a cool-down"
-	Readmission Reason = "readmission after a cool-down"
-	Rate        Reason = "requests per minute"
-	Tokens      Reason = "tokens per minute"
-	Allotted    Reason = "the limit that the server told"
-	InFlight    Reason = "a request in flight to end"
-	Load        Reason = "the load on the server to ease"
+	ReasonCoolDown    Reason = "the end of a cool-down"
+	ReasonReadmission Reason = "readmission after a cool-down"
+	ReasonRate        Reason = "requests per minute"
+	ReasonTokens      Reason = "tokens per minute"
+	ReasonAllotted    Reason = "the limit that the server told"
+	ReasonInFlight    Reason = "a request in flight to end"
+	ReasonLoad        Reason = "the load on the server to ease"
 )
 
 // core is the pacer without its clock and its lock. Each method is one step at
-// the time now, and times never go back. It has one rule:
+// the time now, and times never go back. It has one rule: the next in the queue is
+// admitted as soon as all of these gates are open.
 //
-//	the next in the queue goes in as soon as all of these are open
-//	    in flight     a permit is given back
-//	    load          a permit is given back, or the climber raises its limit
-//	    cool-down     its end, then the pace of readmission
-//	    told          what the server said is left has come back
-//	    tokens        enough of the last minute's have expired or were not used
-//	    rate          a minute after the RequestsPerMinute-th last admission
-//	                  and a token of the bucket
+//	gate       opens when
+//	in flight  a permit is given back
+//	load       a permit is given back, or the climber raises its limit
+//	cool-down  it is over, and then at the pace of readmission
+//	told       what the server said is left has come back
+//	tokens     enough tokens of the last minute have expired or were not used
+//	rate       a minute has passed since the RequestsPerMinute-th last admission,
+//	           and the bucket has a token
 //
-// A step that may open a gate ends in admitDue. What admitDue cannot let in is
-// waiting for next, or for a step.
+// Each step that may open a gate ends in admitDue. A caller that admitDue cannot
+// admit waits for the time next, or for another step.
 type core struct {
 	maxInFlight int // zero: no bound
 	maxQueue    int // negative: no bound
@@ -42,17 +43,17 @@ type core struct {
 	pause       pause
 	told        told
 
-	epoch    time.Time // of offsets: when it was first asked anything about time
+	epoch    time.Time // when offsets begin: the first time that was asked for one
 	inFlight int
 	out      roll
 	admitted int64 // so far
 	queue    queue
-	next     time.Time // when the next in the queue can go in; zero: unknown, or nobody waits
-	why      Reason    // what it waits for
+	next     time.Time // when the next in the queue can go in; zero: not known, or the queue is empty
+	why      Reason    // what the next in the queue waits for
 	pace     pace
 }
 
-// A seat is what an admission has taken, and what was heard of it.
+// A seat is what an admission has taken, and what was reported of the request.
 type seat struct {
 	began   time.Duration // since core.epoch
 	at      time.Duration // as the meter counts
@@ -64,8 +65,7 @@ type seat struct {
 	older, newer *seat // of the roll
 }
 
-// exitFree ends a used permit without asking for the time, if nothing depends
-// on it.
+// exitFree ends a used permit without reading the clock, unless the time matters.
 func (c *core) exitFree(s *seat) bool {
 	if c.queue.len > 0 || c.climb != nil || c.tokens != nil {
 		return false
@@ -75,8 +75,8 @@ func (c *core) exitFree(s *seat) bool {
 	return true
 }
 
-// enter admits a caller and fills its seat (w and err are nil), puts it into the
-// queue (w), where that is done later, or refuses it. A zero deadline is none.
+// enter admits a caller and fills its seat (w and err are nil), or puts it into the
+// queue (w) to do so later, or refuses it (err). A zero deadline means none.
 func (c *core) enter(now, deadline time.Time, d Demand, s *seat) (w *waiter, err error) {
 	if c.tokens != nil && !c.tokens.fits(d.need()) {
 		return nil, &TooLargeError{Tokens: d.Tokens, Max: int(c.tokens.limit)}
@@ -94,10 +94,10 @@ func (c *core) enter(now, deadline time.Time, d Demand, s *seat) (w *waiter, err
 	return w, nil
 }
 
-// try admits a caller if all gates are open and nobody waits. If not, what gate
-// may have reserved stays so until the next admitDue.
+// try admits a caller if all gates are open and the queue is empty. Otherwise what
+// gate may have reserved stays reserved until the next admitDue.
 func (c *core) try(now time.Time, d Demand, s *seat) bool {
-	c.admitDue(now) // whose time has come goes first, also if the timer is late
+	c.admitDue(now) // those that are due go first, even if the timer is late
 	if c.queue.len > 0 {
 		return false
 	}
@@ -118,8 +118,8 @@ func (c *core) refusal(now, deadline time.Time, d Demand) error {
 	return c.unfit(now, deadline, d, c.queue.ahead(d, rank(d, c.finishFirst)))
 }
 
-// leave takes w out of the queue. If it has been admitted in the meantime,
-// its permit goes back unused.
+// leave takes w out of the queue. If it was admitted meanwhile, its permit goes back
+// unused.
 func (c *core) leave(now time.Time, w *waiter) {
 	switch {
 	case w.lane != nil:
@@ -150,7 +150,7 @@ func (c *core) exit(now time.Time, s *seat, r Result, used bool) {
 	c.admitDue(now)
 }
 
-// firstOutput hears of the first output of a request.
+// firstOutput notes the first output of a request.
 func (c *core) firstOutput(now time.Time, s *seat, after time.Duration) {
 	if c.climb != nil {
 		c.climb.first(c.offset(now), s, after)
@@ -158,7 +158,7 @@ func (c *core) firstOutput(now time.Time, s *seat, after time.Duration) {
 	}
 }
 
-// output hears of further output of a request.
+// output notes further output of a request.
 func (c *core) output(now time.Time, s *seat, pieces int) {
 	if c.climb != nil {
 		c.climb.output(c.offset(now), s, pieces)
@@ -166,7 +166,7 @@ func (c *core) output(now time.Time, s *seat, pieces int) {
 	}
 }
 
-// heed hears what the server said is left, in its answer to a request.
+// heed notes what the server said is left, in its answer to a request.
 func (c *core) heed(now time.Time, number int64, allowances []Allowance) {
 	for _, a := range allowances {
 		c.told.heed(now, a, c.admitted-number)
@@ -174,7 +174,7 @@ func (c *core) heed(now time.Time, number int64, allowances []Allowance) {
 	c.admitDue(now)
 }
 
-// coolDown lets nobody in for d, and tells those who cannot wait that long.
+// coolDown admits no caller for d, and refuses those that cannot wait that long.
 func (c *core) coolDown(now time.Time, d time.Duration, jitter float64) {
 	if !c.pause.extend(now, d, jitter) {
 		return
@@ -191,7 +191,7 @@ func (c *core) coolDown(now time.Time, d time.Duration, jitter float64) {
 	c.admitDue(now)
 }
 
-// admitDue lets in the next in the queue as long as all gates are open.
+// admitDue admits the next in the queue as long as all gates are open.
 func (c *core) admitDue(now time.Time) {
 	for w := c.queue.next(); w != nil; w = c.queue.next() {
 		if c.next, c.why = c.gate(now, w.demand); c.why != "" {
@@ -209,40 +209,40 @@ func (c *core) admitDue(now time.Time) {
 	}
 }
 
-// gate names the gate that is shut, and when it will open if that is known.
-// The order matters: the bucket is asked last, since asking it reserves.
+// gate names a gate that is shut, and when it opens if that is known. The rate is
+// asked last, since asking reserves a token of its bucket.
 func (c *core) gate(now time.Time, d Demand) (opens time.Time, why Reason) {
 	if c.full() {
-		return time.Time{}, InFlight
+		return time.Time{}, ReasonInFlight
 	}
 	if c.climb != nil {
 		if at, open := c.climb.opens(c.offset(now)); !open {
 			if at == 0 {
-				return time.Time{}, Load
+				return time.Time{}, ReasonLoad
 			}
-			return c.epoch.Add(at), Load
+			return c.epoch.Add(at), ReasonLoad
 		}
 	}
 	if at, why := c.pause.opens(now); why != "" {
 		return at, why
 	}
 	if at := c.told.opens(now, d.need()); at.After(now) {
-		return at, Allotted
+		return at, ReasonAllotted
 	}
 	if c.tokens != nil {
 		if at := c.tokens.opens(now, d.need()); at.After(now) {
-			return at, Tokens
+			return at, ReasonTokens
 		}
 	}
 	if c.rate != nil {
 		if at := c.rate.opens(now); at.After(now) {
-			return at, Rate
+			return at, ReasonRate
 		}
 	}
 	return time.Time{}, ""
 }
 
-// offset is a moment as the climber and seats count.
+// offset is a time as the climber and the seats count it.
 func (c *core) offset(now time.Time) time.Duration {
 	if c.epoch.IsZero() {
 		c.epoch = now
@@ -270,8 +270,8 @@ func (c *core) admit(now time.Time, d Demand, s *seat) {
 	}
 }
 
-// unfit refuses a caller with so many others ahead if time alone, however
-// soon permits come back, admits it no earlier than at its deadline.
+// unfit refuses a caller with so many others ahead if it could not be admitted
+// before its deadline, even if permits came back at once.
 func (c *core) unfit(now, deadline time.Time, d Demand, ahead int) error {
 	if deadline.IsZero() {
 		return nil
@@ -283,18 +283,17 @@ func (c *core) unfit(now, deadline time.Time, d Demand, ahead int) error {
 	return &WaitError{Wait: at.Sub(now), Left: deadline.Sub(now), For: why}
 }
 
-// earliest is a lower bound for when a caller goes in who has so many others
-// ahead.
+// earliest is a lower bound for when a caller with so many others ahead is admitted.
 func (c *core) earliest(now time.Time, d Demand, ahead int) (time.Time, Reason) {
 	at, why := c.pause.earliest(now, ahead)
 	if c.tokens != nil {
 		if t := c.tokens.opens(now, d.need()); t.After(at) {
-			at, why = t, Tokens
+			at, why = t, ReasonTokens
 		}
 	}
 	if c.rate != nil {
 		if t := c.rate.earliest(now, ahead); t.After(at) {
-			at, why = t, Rate
+			at, why = t, ReasonRate
 		}
 	}
 	return at, why
@@ -333,7 +332,7 @@ func (c *core) stats(now time.Time) Stats {
 	if c.tokens != nil {
 		s.TokensBooked = int(c.tokens.booked(now))
 	}
-	// Whoever has waited longest is the first of some lane.
+	// The one that has waited longest is the first of some lane.
 	for _, v := range c.queue.levels {
 		for l := v.first; l != nil; l = l.after {
 			s.Longest = max(s.Longest, now.Sub(l.first.since))
@@ -345,9 +344,9 @@ func (c *core) stats(now time.Time) Stats {
 	return s
 }
 
-// pace is how fast the line has been moving.
+// pace is how fast the queue has been moving.
 type pace struct {
-	last time.Time     // somebody went in, and others waited
+	last time.Time     // when a waiter was last admitted; zero: the queue was empty since
 	gap  time.Duration // between two of those, smoothed
 }
 
@@ -362,10 +361,10 @@ func (p *pace) step(now time.Time) {
 	p.last = now
 }
 
-// rest is when nobody waits any more.
+// rest notes that the queue is empty.
 func (p *pace) rest() { p.last = time.Time{} }
 
-// forecast is how long it takes for n to go in, less than nothing if they are late.
+// forecast is how long it takes to admit n waiters, negative if they are late.
 func (p *pace) forecast(now time.Time, n int) time.Duration {
 	if p.gap == 0 {
 		return 0
@@ -373,7 +372,7 @@ func (p *pace) forecast(now time.Time, n int) time.Duration {
 	return seconds(p.gap.Seconds()*float64(n)) - now.Sub(p.last)
 }
 
-// seconds turns s into a duration, whatever s is.
+// seconds turns s into a duration, with the largest one as the bound.
 func seconds(s float64) time.Duration {
 	ns := s * float64(time.Second)
 	if ns >= math.MaxInt64 {

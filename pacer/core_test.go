@@ -112,7 +112,7 @@ func ask(who string, left time.Duration, d Demand) do {
 	}
 }
 
-// each is callers who are agents of the same name.
+// each makes a request for each agent.
 func each(names []string) (steps []step) {
 	for _, who := range names {
 		steps = append(steps, step{0, ask(who, 0, Demand{Agent: who})})
@@ -478,7 +478,7 @@ func TestTheDefaultQueueIsBounded(t *testing.T) {
 		require.NotNil(t, w)
 	}
 	_, err := r.core.enter(r.now, time.Time{}, Demand{}, new(seat))
-	assert.Equal(t, &QueueFullError{Queued: 10_000, Max: 10_000, For: InFlight}, err)
+	assert.Equal(t, &QueueFullError{Queued: 10_000, Max: 10_000, For: ReasonInFlight}, err)
 }
 
 func TestTimerThatFiresEarlyIsSetAnew(t *testing.T) {
@@ -622,7 +622,7 @@ func runInvariants(t *testing.T, rnd *rand.Rand) {
 		if len(line) > 0 {
 			require.NotEmpty(t, c.why, "somebody waits for nothing")
 			if c.next.IsZero() {
-				require.Contains(t, []Reason{InFlight, Load}, c.why)
+				require.Contains(t, []Reason{ReasonInFlight, ReasonLoad}, c.why)
 				require.NotEmpty(t, out, "everybody waits for nobody")
 			}
 		} else {
@@ -745,7 +745,7 @@ func runInvariants(t *testing.T, rnd *rand.Rand) {
 		settle()
 	}
 
-	// Nobody is forgotten: with time and with permits coming back all get in.
+	// With time, and with permits coming back, all callers are admitted.
 	for i := 0; len(line) > 0; i++ {
 		require.Less(t, i, 10_000, "%d callers wait for ever for %s", len(line), c.why)
 		for len(out) > 0 {

@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// A Demand is what the pacer should know of a request before it starts. The
-// zero value asks for a place like any other.
+// A Demand is what the pacer should know about a request before it starts. The zero
+// value is an ordinary request.
 type Demand struct {
-	// Agent names who asks. Agents of one priority take turns, however many
-	// requests each of them has waiting; those without a name are one agent.
+	// Agent is the name of the agent that asks. Agents of one priority take turns,
+	// however many requests each has in the queue. All requests without a name
+	// count as one agent's.
 	Agent string
 
-	// Priority puts those of a higher number first. Who is passed over is let
-	// in after eight others at the latest, so that a priority is a larger
-	// share, not all of it.
+	// Priority puts requests with a higher number first. A request that was passed
+	// over eight times goes next, so a priority is a larger share, not all.
 	Priority int
 
-	// Tokens is an estimate of what the request will use, prompt and answer
-	// together. It is reserved from TokensPerMinute until the permit's end
-	// tells what was used. Zero or less reserves nothing.
+	// Tokens is an estimate of the tokens that the request will use, prompt and
+	// answer together. They are reserved from TokensPerMinute until
+	// [Permit.Done] tells how many were used. Zero or less reserves nothing.
 	Tokens int
 
-	// Finishing says that the work this request belongs to is nearly done.
-	// It counts only with [Config.FinishFirst].
+	// Finishing says that this request belongs to work that is nearly done. It
+	// counts only with [Config.FinishFirst].
 	Finishing bool
 }
 
@@ -34,32 +34,25 @@ func (d Demand) need() int64 { return int64(max(d.Tokens, 0)) }
 
 // A Ticket is a place in line. The first call of Wait or Cancel ends it.
 type Ticket struct {
-	permit *Permit // to be
-	w      *waiter // nil: it was to be had at once
+	permit *Permit // that is waited for
+	w      *waiter // nil: the permit was given at once
 	ended  atomic.Bool
 }
 
-// Enqueue takes a place in line without waiting. The errors are those of
-// [Pacer.AcquireFor] for a caller who need not wait to be refused. Who has a
-// ticket must call [Ticket.Wait] or [Ticket.Cancel], or both in this order: a
-// place that is granted to nobody is one less for the others.
+// Enqueue takes a place in line without waiting. It returns the errors with which
+// [Pacer.AcquireFor] refuses a caller at once. A caller that holds a ticket must
+// call [Ticket.Wait] or [Ticket.Cancel], or both in this order: otherwise the
+// permit for its place is lost.
 func (p *Pacer) Enqueue(ctx context.Context, d Demand) (*Ticket, error) {
-	if ctx == nil {
-		return nil, errors.New("pacer: nil context")
-	}
-	if ctx.Err() != nil {
-		return nil, ended(ctx, 0, "")
-	}
-	permit := &Permit{pacer: p}
-	w, err := p.enter(ctx, d, permit)
+	permit, w, err := p.enter(ctx, d)
 	if err != nil {
 		return nil, err
 	}
 	return &Ticket{permit: permit, w: w}, nil
 }
 
-// Wait waits for the permit. The context may be another one than that of
-// Enqueue; when it ends, so does the ticket.
+// Wait waits for the permit. Its context may differ from that of Enqueue. When it
+// ends, the ticket ends as well.
 func (t *Ticket) Wait(ctx context.Context) (*Permit, error) {
 	switch {
 	case t == nil || t.permit == nil:
@@ -74,8 +67,7 @@ func (t *Ticket) Wait(ctx context.Context) (*Permit, error) {
 	return t.permit.await(ctx, t.w)
 }
 
-// Cancel leaves the line. After Wait it does nothing, so that it can be
-// deferred.
+// Cancel leaves the line. After Wait it does nothing, so it can be deferred.
 func (t *Ticket) Cancel() {
 	switch {
 	case t == nil || t.permit == nil || t.ended.Swap(true):
@@ -86,18 +78,18 @@ func (t *Ticket) Cancel() {
 	}
 }
 
-// A Place tells how it stands with a ticket.
+// A Place is where a ticket stands in line.
 type Place struct {
-	Ahead  int           // callers who are likely to go first; others may still overtake by priority
-	Waited time.Duration // since the line was joined
-	For    Reason        // what the first in line waits for; empty: nothing, the ticket is through
+	Ahead  int           // callers that are likely to go first; others may overtake by priority
+	Waited time.Duration // since Enqueue
+	For    Reason        // what the first in line waits for; empty if the ticket has its permit
 
-	// Expected is about how long it will take from now, going by how fast the
-	// line has been moving. Zero means that nothing is known of that.
+	// Expected is about how much longer it will take, by how fast the line has
+	// been moving. Zero means that this is not known.
 	Expected time.Duration
 }
 
-// Place tells how it stands with the ticket.
+// Place returns where the ticket stands in line.
 func (t *Ticket) Place() Place {
 	if t == nil || t.w == nil {
 		return Place{}
@@ -107,6 +99,6 @@ func (t *Ticket) Place() Place {
 	defer p.mu.Unlock()
 	now := time.Now()
 	place := p.core.place(now, t.w)
-	p.armLocked(now) // looking may have let somebody in
+	p.armLocked(now) // place may have admitted callers
 	return place
 }

@@ -31,8 +31,8 @@ func TestTicket(t *testing.T) {
 		third, err := p.Enqueue(t.Context(), pacer.Demand{Agent: "b"})
 		require.NoError(t, err)
 		time.Sleep(3 * time.Second)
-		assert.Equal(t, pacer.Place{Waited: 3 * time.Second, For: pacer.InFlight}, second.Place())
-		assert.Equal(t, pacer.Place{Ahead: 1, Waited: 3 * time.Second, For: pacer.InFlight}, third.Place())
+		assert.Equal(t, pacer.Place{Waited: 3 * time.Second, For: pacer.ReasonInFlight}, second.Place())
+		assert.Equal(t, pacer.Place{Ahead: 1, Waited: 3 * time.Second, For: pacer.ReasonInFlight}, third.Place())
 
 		second.Cancel()
 		second.Cancel()
@@ -144,7 +144,7 @@ func TestTooLargeIsToldAtOnce(t *testing.T) {
 	assert.NotNil(t, p.TryAcquireFor(pacer.Demand{Tokens: 1000}))
 }
 
-// Who leaves may have been in the way of somebody whose time comes sooner.
+// When the first in line leaves, one that is due sooner may be next.
 func TestWhoLeavesWakesTheNextInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPacer(t, pacer.Config{TokensPerMinute: 1000, TokenBurst: -1})
@@ -193,7 +193,7 @@ func TestWhoHearsOutputWakesTheNextInTime(t *testing.T) {
 	})
 }
 
-// Return frees the place in the minute, Release does not, also where nothing is
+// Return frees the place in the minute and Release does not, even if no limit is
 // learned.
 func TestReturnFreesThePlaceInTheMinute(t *testing.T) {
 	for _, start := range []int{-1, 8} {
@@ -322,7 +322,7 @@ func TestFortyFiveAtOnce(t *testing.T) {
 	})
 }
 
-// Everybody is heard of from several goroutines at once, for the race detector.
+// All methods of a permit are called from several goroutines, for the race detector.
 func TestPermitIsForManyGoroutines(t *testing.T) {
 	p, err := pacer.New(pacer.Config{TokensPerMinute: 1_000_000})
 	require.NoError(t, err)
@@ -361,7 +361,7 @@ func TestLookingKeepsTheLineGoing(t *testing.T) {
 			require.NoError(t, err)
 			tickets = append(tickets, ticket)
 		}
-		assert.Equal(t, pacer.Place{Ahead: 2, For: pacer.Rate, Expected: 3 * time.Second}, tickets[2].Place())
+		assert.Equal(t, pacer.Place{Ahead: 2, For: pacer.ReasonRate, Expected: 3 * time.Second}, tickets[2].Place())
 		for range 7 {
 			time.Sleep(400 * time.Millisecond)
 			tickets[2].Place()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ErrQueueFull is matched by the error for a caller who found MaxQueue others
+// ErrQueueFull is matched by the error for a caller that found MaxQueue others
 // waiting. The error itself is a [QueueFullError].
 var ErrQueueFull = errors.New("pacer: queue is full")
 
@@ -42,13 +42,13 @@ func (e *TooLargeError) Error() string {
 // Is makes the error match [ErrTooLarge].
 func (e *TooLargeError) Is(target error) bool { return target == ErrTooLarge }
 
-// A WaitError refuses a wait that cannot end before the context's deadline, as
-// far as rate and cool-down are known. It matches [context.DeadlineExceeded],
-// though that deadline has not passed yet.
+// A WaitError refuses a wait that the rates or the cool-down make longer than the
+// context's deadline allows. It matches [context.DeadlineExceeded], though that
+// deadline has not passed yet.
 type WaitError struct {
 	Wait time.Duration // at least this long until admission
 	Left time.Duration // until the context's deadline
-	For  Reason        // what makes the wait as long as it is
+	For  Reason        // what makes the wait so long
 }
 
 func (e *WaitError) Error() string {
@@ -61,8 +61,8 @@ func (e *WaitError) Is(target error) bool { return target == context.DeadlineExc
 // Timeout reports true, as the error of a passed deadline does.
 func (e *WaitError) Timeout() bool { return true }
 
-// ended explains a wait that the context ended. The result matches both
-// ctx.Err() and the context's cause.
+// ended makes the error of a wait that the context ended. It matches both ctx.Err()
+// and the context's cause.
 func ended(ctx context.Context, waited time.Duration, why Reason) error {
 	text := "pacer: not admitted"
 	if why != "" {
@@ -76,7 +76,8 @@ func ended(ctx context.Context, waited time.Duration, why Reason) error {
 }
 
 // readable rounds a duration to three digits or so: texts that differ in
-// nanoseconds look like different errors.
+// nanoseconds look like different errors. Package breaker has a copy, since the
+// two import nothing of each other.
 func readable(d time.Duration) time.Duration {
 	switch {
 	case d >= time.Minute:

@@ -53,7 +53,7 @@ func ExamplePermit_Done() {
 	// pacer: request is too large: 10001 tokens, want at most 10000, all that a minute has
 }
 
-// Who waits can see for what, and how many are ahead.
+// A waiting caller can see what it waits for, and how many are ahead.
 func ExamplePacer_Enqueue() {
 	p, _ := pacer.New(pacer.Config{MaxInFlight: 1})
 	permit, _ := p.Acquire(context.Background())

@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// fit is a line through the points (x, y), of which old ones fade. The slope is
-// that at one moment: what y does over time by itself, while the server slows
-// down or recovers, is taken out of it, or a limit that grows while a server
-// recovers would look like the reason for that.
+// fit is a line through points (x, y), in which old ones fade. Changes of y over
+// time are taken out of the slope: a server that recovers while the limit grows must
+// not look as if it got faster because of that.
 type fit struct {
 	origin time.Duration // of the times t
 
@@ -16,20 +15,20 @@ type fit struct {
 	xx, xy, xt, yt, tt float64
 	slope              float64
 	unsure             float64 // standard error of the slope
-	noise              float64 // mean square of what points are off
+	noise              float64 // mean square of how far points are off the line
 }
 
 const (
-	doubt      = 0.001 // weighs like a variance of log n for the slope unseen
-	doubtTime  = 0.1   // likewise for a y that does not change with time
-	unseen     = 0.9   // the slope until something is seen of it: near the top
+	doubt      = 0.001 // weight of the slope unseen, as a variance of log n
+	doubtTime  = 0.1   // likewise for no change with time
+	unseen     = 0.9   // the slope before any is measured: near the top
 	fewToTrust = 5
 )
 
-// known reports whether there are points enough to expect anything.
+// known reports whether there are enough points to expect a y.
 func (f *fit) known() bool { return f.w > fewToTrust }
 
-// learn adds a point at the time t to about as many as memory says.
+// learn adds a point at the time t. About as many points as memory count.
 func (f *fit) learn(x, y, t, memory float64) {
 	if f.known() {
 		off := y - f.expect(x)
@@ -56,7 +55,8 @@ func (f *fit) learn(x, y, t, memory float64) {
 	f.unsure = math.Sqrt(f.noise / (f.w * (xx - xt*xt/tt)))
 }
 
-// isBelow reports whether the slope is less than that, beyond its standard error.
+// isBelow reports whether the slope is below a value by more than its standard
+// error.
 func (f *fit) isBelow(slope float64) bool { return f.known() && f.slope+f.unsure < slope }
 
 // expect is what y should be at x.

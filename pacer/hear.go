@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// heard is what is known of a request under way.
+// heard is what was reported of a request in flight.
 type heard struct {
 	area   float64       // of the climber, when it began, and then at its first output
 	since  time.Duration // when that was
-	pieces int           // heard of by then
+	pieces int           // reported by then
 	wait   time.Duration
-	last   time.Duration // when output was last heard of
-	among  float64       // how many were in flight when it began, with it and those that were left
+	last   time.Duration // when output was last reported
+	among  float64       // how many were in flight when it began, with itself and ghosts
 
-	lately struct { // the same, when a point was last made on the way
+	lately struct { // the same, as of the last point made of it
 		area   float64
 		since  time.Duration
 		pieces int
 	}
-	points int // made of it
+	points int // how many points were made of it
 }
 
-// first hears of a first output.
+// first notes a first output.
 func (c *climber) first(now time.Duration, s *seat, after time.Duration) {
 	c.advance(now)
 	c.served(now, s)
@@ -38,8 +38,7 @@ func (c *climber) first(now time.Duration, s *seat, after time.Duration) {
 	}
 }
 
-// usual reports whether a first output came as quickly as ever, with n in
-// flight.
+// usual reports whether a first output came as quickly as usual with n in flight.
 func (c *climber) usual(wait, n float64) bool {
 	if c.fit.known() {
 		return c.log(wait, c.gap)-c.fit.expect(math.Log(max(n, 1))) < sudden
@@ -47,7 +46,7 @@ func (c *climber) usual(wait, n float64) bool {
 	return c.wait > 0 && math.Log(wait/c.wait) < sudden
 }
 
-// output hears of pieces of output so far.
+// output notes how many pieces of output there are so far.
 func (c *climber) output(now time.Duration, s *seat, pieces int) {
 	c.advance(now)
 	c.served(now, s)
@@ -57,8 +56,8 @@ func (c *climber) output(now time.Duration, s *seat, pieces int) {
 		h.area, h.since, h.pieces = c.area, now, pieces
 		return
 	}
-	// Climbing has time to wait for the ends of answers, which tell more.
-	// Seeking has not: an answer may take minutes.
+	// Climbing waits for the ends of answers, which show more. Seeking does not,
+	// since an answer may take minutes.
 	if !c.seeking {
 		return
 	}
@@ -74,7 +73,7 @@ func (c *climber) output(now time.Duration, s *seat, pieces int) {
 	}
 }
 
-// served is told that a request has given output.
+// served notes that a request has given output.
 func (c *climber) served(now time.Duration, s *seat) {
 	c.deaf = false
 	c.heardAt = now
@@ -89,7 +88,7 @@ func (c *climber) served(now time.Duration, s *seat) {
 	}
 }
 
-// ended hears how a request ended.
+// ended notes how a request ended.
 func (c *climber) ended(now time.Duration, s *seat, r Result) {
 	c.advance(now)
 	full := c.deaf && c.inFlight >= c.limit()
@@ -109,7 +108,7 @@ func (c *climber) ended(now time.Duration, s *seat, r Result) {
 		more := r.Outputs - h.pieces
 		switch {
 		case r.Outputs == 0 && h.pieces <= 1 && !c.deaf:
-			// Nobody counts. Then any answer stands for the typical one.
+			// Callers do not count pieces. Each answer stands for a typical one.
 			c.point(now, s, c.average(now, h), h.wait.Seconds(), (now-h.since).Seconds()/c.typical, false)
 		case more > 0:
 			c.pieces(now, s, r.Outputs, false)
@@ -123,7 +122,7 @@ func (c *climber) ended(now time.Duration, s *seat, r Result) {
 	}
 }
 
-// learnLength hears how long an answer was.
+// learnLength notes how long an answer was.
 func (c *climber) learnLength(pieces int) {
 	if pieces > 0 {
 		c.answers = min(c.answers+1, 50)
@@ -131,49 +130,49 @@ func (c *climber) learnLength(pieces int) {
 	}
 }
 
-// abandoned hears that we left a request, with so many pieces of output.
+// abandoned notes that a request was abandoned after so many pieces of output.
 func (c *climber) abandoned(now time.Duration, s *seat, pieces int) {
 	h := &s.heard
 	pieces = max(pieces, h.pieces)
 	took := (now - s.began).Seconds()
 	if pieces == 0 && s.began < c.overtook {
-		return // those behind it are served: it was forgotten, and is not for want of room
+		return // later ones are served: it was forgotten, which is no sign of load
 	}
 	c.ghosts.add(now)
 	if float64(pieces) > c.typical {
-		c.learnLength(pieces) // or only short answers would count
+		c.learnLength(pieces) // otherwise only short answers would count
 	}
 	more := pieces - h.pieces
 	switch {
 	case c.deaf || !(took > 0) || c.stalled(now, h):
 	case pieces == 0:
-		if took > c.wait { // else it was given up before anything could be known
+		if took > c.wait { // otherwise it was given up too soon to show anything
 			c.leftAlone(now, s, true)
 			c.point(now, s, c.average(now, h), took, 0, true)
 		}
 	case more >= manyOutputs || more > 0 && h.pieces == 0:
-		// If a typical answer would have been there in time, this was a long
-		// one, and says nothing but its pace.
+		// If a typical answer would have ended in this time, this was a long one,
+		// and shows nothing but its pace.
 		gap := (now - h.since).Seconds() / float64(more)
 		lost := (h.wait.Seconds()+c.typical*gap)*patient > took
 		c.leftAlone(now, s, lost)
 		c.pieces(now, s, pieces, lost)
 	case c.heardAt <= h.since+seconds(c.gap):
-		// It stood still, and so does everybody else.
+		// It stood still, and so do all others.
 		c.leftAlone(now, s, true)
 		c.point(now, s, c.average(now, h), h.wait.Seconds(), (now - h.since).Seconds(), true)
 	}
 }
 
-// stalled reports whether a request has stood still while others did not: that
-// says nothing of the load, and its pace until now is none.
+// stalled reports whether a request stood still while others went on. That is no
+// sign of load, and its pace is of no use.
 func (c *climber) stalled(now time.Duration, h *heard) bool {
 	still := now - 2*outputEvery - seconds(10*c.gap)
 	return h.last > 0 && h.last < still && c.heardAt >= still
 }
 
-// cancelled hears that a caller wanted a request no longer, which says nothing
-// about the server but how fast it was.
+// cancelled notes that a caller no longer wanted a request. It shows nothing about
+// the server but its pace.
 func (c *climber) cancelled(now time.Duration, s *seat, pieces int) {
 	c.ghosts.add(now)
 	if pieces-s.heard.pieces >= manyOutputs && !c.stalled(now, &s.heard) {
@@ -181,7 +180,7 @@ func (c *climber) cancelled(now time.Duration, s *seat, pieces int) {
 	}
 }
 
-// pieces makes a point of the pieces that came since the first of s.
+// pieces makes a point of the pieces that came after the first one of s.
 func (c *climber) pieces(now time.Duration, s *seat, pieces int, lost bool) {
 	h := &s.heard
 	if took := (now - h.since).Seconds(); took > 0 {
@@ -189,7 +188,7 @@ func (c *climber) pieces(now time.Duration, s *seat, pieces int, lost bool) {
 	}
 }
 
-// average is how many were in flight since h was last heard of.
+// average is how many were in flight on average since h was last set.
 func (c *climber) average(now time.Duration, h *heard) float64 {
 	took := (now - h.since).Seconds()
 	if took <= 0 {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// refused hears of a request for which the server had no room.
+// refused notes a request that the server had no room for.
 func (c *climber) refused(now time.Duration, s *seat) {
 	c.deaf = false
 	c.heardLost(now, s, true)
@@ -14,7 +14,7 @@ func (c *climber) refused(now time.Duration, s *seat) {
 	}
 }
 
-// leftAlone hears of a request that we gave up, whether or not in vain.
+// leftAlone notes a request that our side gave up, and whether it counts as lost.
 func (c *climber) leftAlone(now time.Duration, s *seat, lost bool) {
 	c.heardLost(now, s, lost)
 	if lost && c.tooMany(now, s) {
@@ -22,7 +22,7 @@ func (c *climber) leftAlone(now time.Duration, s *seat, lost bool) {
 	}
 }
 
-// heardLost hears whether a request was lost, perhaps for want of room.
+// heardLost notes whether a request was lost, perhaps by too much load.
 func (c *climber) heardLost(now time.Duration, s *seat, lost bool) {
 	from := c.blame.from
 	switch c.blame.hear(s.heard.among, lost, s.began >= c.cutAt) {
@@ -39,9 +39,9 @@ func (c *climber) heardLost(now time.Duration, s *seat, lost bool) {
 	}
 }
 
-// tooMany reports whether more are lost than is usual, s being the last of them,
-// and makes the level that at which this is so. It says it once for all that began
-// before it was last said.
+// tooMany reports whether more requests are lost than usual, with s as the last one,
+// and sets the level to the load at which that is so. It does so once for all
+// requests that began before the last cut.
 func (c *climber) tooMany(now time.Duration, s *seat) bool {
 	if s.began < c.cutAt || !c.blame.unusual() {
 		return false
@@ -49,9 +49,9 @@ func (c *climber) tooMany(now time.Duration, s *seat) bool {
 	n := min(c.level, float64(c.busy()+1+c.ghosts.len()))
 	switch {
 	case n <= 1:
-		return false // there is no less
+		return false // the limit cannot be lower
 	case c.blame.from > 0 && c.blame.isLess(n):
-		return false // until it is known whether that helps
+		return false // first it must show whether the last cut helps
 	}
 	c.blame.suspect(n)
 	c.cutAt = now
@@ -60,7 +60,7 @@ func (c *climber) tooMany(now time.Duration, s *seat) bool {
 	return true
 }
 
-// slower reports whether requests take so much longer than when all was well that
+// slower reports whether requests take so much longer than with few losses that
 // fewer of them would get as much done.
 func (c *climber) slower() bool {
 	if c.calm.n == 0 {

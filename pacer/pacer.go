@@ -16,12 +16,11 @@ type Pacer struct {
 
 	mu    sync.Mutex
 	core  core
-	timer *time.Timer // nil until somebody first waits for a time to come
+	timer *time.Timer // nil until the first wait for a known time
 	armed time.Time   // when timer fires; zero: it is stopped
 }
 
-// Acquire is [Pacer.AcquireFor] for a caller who has nothing to say about the
-// request.
+// Acquire is [Pacer.AcquireFor] for an ordinary request.
 func (p *Pacer) Acquire(ctx context.Context) (*Permit, error) {
 	return p.AcquireFor(ctx, Demand{})
 }
@@ -29,22 +28,18 @@ func (p *Pacer) Acquire(ctx context.Context) (*Permit, error) {
 // AcquireFor waits until a request may start and returns its permit, which must
 // be given back with [Permit.Done], [Permit.Release] or [Permit.Return].
 //
-// Agents take turns, and an agent's own requests are admitted in the order they
-// came. When ctx ends, AcquireFor returns at once with an error that matches
-// ctx.Err() and [context.Cause]. It does not wait at all, and returns a
-// [TooLargeError], a [WaitError] or a [QueueFullError], where the request can
-// never be admitted, where the wait cannot fit the deadline of ctx, or where too
-// many wait already. A caller that is already waiting when a cool-down comes,
-// and cannot outwait it, is told then.
+// Agents take turns, and an agent's own requests are admitted in order. When ctx
+// ends, AcquireFor returns at once with an error that matches ctx.Err() and
+// [context.Cause]. It does not wait but returns
+//
+//   - a [TooLargeError] if the request can never be admitted,
+//   - a [WaitError] if the wait cannot fit the deadline of ctx,
+//   - a [QueueFullError] if too many callers wait already.
+//
+// If a cool-down begins during the wait and outlasts the deadline of ctx, it
+// returns the WaitError then.
 func (p *Pacer) AcquireFor(ctx context.Context, d Demand) (*Permit, error) {
-	if ctx == nil {
-		return nil, errors.New("pacer: nil context")
-	}
-	if ctx.Err() != nil {
-		return nil, ended(ctx, 0, "")
-	}
-	permit := &Permit{pacer: p}
-	w, err := p.enter(ctx, d, permit)
+	permit, w, err := p.enter(ctx, d)
 	switch {
 	case err != nil:
 		return nil, err
@@ -54,18 +49,25 @@ func (p *Pacer) AcquireFor(ctx context.Context, d Demand) (*Permit, error) {
 	return permit.await(ctx, w)
 }
 
-// enter takes a seat for a permit, or a place in line.
-func (p *Pacer) enter(ctx context.Context, d Demand, permit *Permit) (*waiter, error) {
+// enter makes a permit, and admits it or gives it a place in line (w).
+func (p *Pacer) enter(ctx context.Context, d Demand) (permit *Permit, w *waiter, err error) {
+	if ctx == nil {
+		return nil, nil, errors.New("pacer: nil context")
+	}
+	if ctx.Err() != nil {
+		return nil, nil, ended(ctx, 0, "")
+	}
 	deadline, _ := ctx.Deadline()
+	permit = &Permit{pacer: p}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	w, err := p.core.enter(now, deadline, d, &permit.seat)
+	w, err = p.core.enter(now, deadline, d, &permit.seat)
 	p.armLocked(now)
-	return w, err
+	return permit, w, err
 }
 
-// await waits for w, who waits for p, to be let in.
+// await waits until w, the waiter for p, is admitted or refused.
 func (p *Permit) await(ctx context.Context, w *waiter) (*Permit, error) {
 	select {
 	case <-w.done:
@@ -79,7 +81,7 @@ func (p *Permit) await(ctx context.Context, w *waiter) (*Permit, error) {
 	}
 }
 
-// leave takes w out of the line, and says how long it stood there for what.
+// leave takes w out of line, and returns how long it was there and for what.
 func (p *Pacer) leave(w *waiter) (time.Duration, Reason) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,12 +92,11 @@ func (p *Pacer) leave(w *waiter) (time.Duration, Reason) {
 	return now.Sub(w.since), why
 }
 
-// TryAcquire is [Pacer.TryAcquireFor] for a caller who has nothing to say about
-// the request.
+// TryAcquire is [Pacer.TryAcquireFor] for an ordinary request.
 func (p *Pacer) TryAcquire() *Permit { return p.TryAcquireFor(Demand{}) }
 
-// TryAcquireFor returns a permit if one can be had without waiting and without
-// overtaking anybody, and nil otherwise.
+// TryAcquireFor returns a permit if the request can start at once without overtaking
+// another, and nil otherwise.
 func (p *Pacer) TryAcquireFor(d Demand) *Permit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,15 +116,13 @@ func (p *Pacer) TryAcquireFor(d Demand) *Permit {
 	return permit
 }
 
-// CoolDown holds back everybody for d from now: nobody is admitted before it
-// is over. Under a pause that lasts longer already it does nothing, so that
-// any number of callers may report the same refusal. Requests in flight are
-// not touched. d of zero or less does nothing.
+// CoolDown admits no request for d from now. If a cool-down lasts longer already, it
+// does nothing, so any number of callers may report the same refusal. Requests in
+// flight go on. A d of zero or less does nothing.
 //
-// When the pause is over callers are let in one by one, ten a second at first
-// and quicker with each one admitted, until all that waited are in or ten
-// seconds have passed. The first of them comes by up to a tenth of d, and at
-// most a second, after the end; a lone caller notices nothing else.
+// After the cool-down, callers are admitted one by one: ten a second at first and
+// faster with each one, until all that waited are in or 10 s have passed. The first
+// comes up to a tenth of d, and up to 1 s, after the end, as jitter.
 func (p *Pacer) CoolDown(d time.Duration) {
 	if d <= 0 {
 		return
@@ -141,10 +140,9 @@ func (p *Pacer) CoolDown(d time.Duration) {
 	p.armLocked(now)
 }
 
-// Heed takes in what the server said is left of its limits, in its answer to
-// the request of a permit. Nobody is admitted beyond that until it has come
-// back, but for two minutes at most. A nil permit stands for a request that was
-// admitted just now.
+// Heed takes what the server said is left of its limits, in its answer to the
+// request of a permit. No more is admitted until it has come back, or for 2 minutes
+// at most. A nil permit stands for a request that was just admitted.
 func (p *Pacer) Heed(permit *Permit, allowances ...Allowance) {
 	if len(allowances) == 0 {
 		return
@@ -165,50 +163,49 @@ type Stats struct {
 	InFlight int // permits out
 	Queued   int // callers waiting
 
-	// Oldest is how long the oldest of the permits out has been out. If that is
-	// longer than any request may take, somebody forgot to give one back.
+	// Oldest is the age of the oldest permit that is out. If that is longer than
+	// any request may take, a permit was not given back.
 	Oldest time.Duration
 
-	// Limit is how many may be in flight now, by what was learned and by
-	// MaxInFlight; zero if there is no limit. By what was learned, those that
-	// are Forgotten may be in flight besides.
+	// Limit is how many requests may be in flight now: the lower of the learned
+	// limit and MaxInFlight, zero if there is none. Forgotten requests do not
+	// count against the learned limit.
 	Limit int
 
-	// Forgotten is how many requests in flight the server seems to have
-	// forgotten: they wait for their first output, and others are served that
-	// began long after them.
+	// Forgotten is how many requests in flight the server seems to have forgotten:
+	// they have no output, while others that began long after them do.
 	Forgotten int
 
-	// Abandoned is how many requests we left that still weigh on admission.
+	// Abandoned is how many abandoned requests still count against the limit.
 	Abandoned int
 
 	// TokensBooked is what is reserved or used of TokensPerMinute in the last
 	// minute. It is zero if there is no such limit.
 	TokensBooked int
 
-	// WaitingFor says what holds the next in the queue back; it is empty if
-	// nobody waits. The others wait for their turn.
+	// WaitingFor is what the next in the queue waits for. It is empty if the queue
+	// is. The others wait for their turn.
 	WaitingFor Reason
 
-	// Next is when the next in the queue will be admitted. It is zero if
-	// nobody waits, or if that depends on a permit being given back.
+	// Next is when the next in the queue will be admitted. It is zero if the queue
+	// is empty, or if that depends on a permit to be given back.
 	Next time.Time
 
-	// Longest is how long anybody in the queue has been waiting.
+	// Longest is the longest time that a caller in the queue has waited.
 	Longest time.Duration
 
-	// CoolDownUntil is when the current pause ends; zero if there is none.
+	// CoolDownUntil is when the present cool-down ends, zero if there is none.
 	CoolDownUntil time.Time
 }
 
-// Stats tells who waits, and for what.
+// Stats returns what the pacer is doing now.
 func (p *Pacer) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.core.stats(time.Now())
 }
 
-// tell lets the core hear something of a request under way.
+// tell calls f for a request in flight, with the lock held.
 func (p *Pacer) tell(permit *Permit, f func(c *core, now time.Time)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -232,11 +229,11 @@ func (p *Pacer) giveBack(permit *Permit, r Result, used bool) {
 	p.armLocked(now)
 }
 
-// wake is the timer's: time has come for the first in the queue.
+// wake is called by the timer when the first in the queue may be due.
 func (p *Pacer) wake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.armed = time.Time{} // also if this wake was overtaken by a Reset: then it is armed anew
+	p.armed = time.Time{} // even if a Reset has overtaken this wake: then it is armed anew
 	now := time.Now()
 	p.core.admitDue(now)
 	p.armLocked(now)

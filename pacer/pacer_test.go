@@ -40,7 +40,7 @@ func acquire(t *testing.T, p *pacer.Pacer) *pacer.Permit {
 	return permit
 }
 
-// idle checks that nobody has anything and nobody waits.
+// idle checks that no permit is out and no caller waits.
 func idle(t *testing.T, p *pacer.Pacer) {
 	t.Helper()
 	s := p.Stats()
@@ -178,8 +178,8 @@ func TestManyReportOneRefusal(t *testing.T) {
 	})
 }
 
-// A server that names a time beyond all times holds back who can wait, and tells
-// the others at once.
+// An endless cool-down holds back callers without a deadline, and refuses the others
+// at once.
 func TestCoolDownWithoutEnd(t *testing.T) {
 	for _, d := range []time.Duration{365 * 24 * time.Hour, math.MaxInt64} {
 		synctest.Test(t, func(t *testing.T) {
@@ -280,14 +280,14 @@ func TestHopelessWaitIsNotBegun(t *testing.T) {
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		we, ok := errors.AsType[*pacer.WaitError](err)
 		require.True(t, ok, "%v", err)
-		assert.Equal(t, pacer.WaitError{Wait: time.Minute, Left: 10 * time.Second, For: pacer.CoolDown}, *we)
+		assert.Equal(t, pacer.WaitError{Wait: time.Minute, Left: 10 * time.Second, For: pacer.ReasonCoolDown}, *we)
 		assert.True(t, we.Timeout())
 		assert.EqualError(t, err, "pacer: would wait 1m0s for the end of a cool-down, but the context ends in 10s")
 	})
 }
 
-// A caller who waits already is told as soon as a cool-down makes it hopeless,
-// not when its deadline has come.
+// A waiting caller is refused when a cool-down begins that outlasts its deadline, not
+// at the deadline.
 func TestCoolDownTellsWhoCannotOutwaitIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPacer(t, pacer.Config{MaxInFlight: 1})
@@ -301,7 +301,7 @@ func TestCoolDownTellsWhoCannotOutwaitIt(t *testing.T) {
 		assert.Equal(t, time.Second, time.Since(began))
 		we, ok := errors.AsType[*pacer.WaitError](err)
 		require.True(t, ok, "%v", err)
-		assert.Equal(t, pacer.WaitError{Wait: time.Minute, Left: 9 * time.Second, For: pacer.CoolDown}, *we)
+		assert.Equal(t, pacer.WaitError{Wait: time.Minute, Left: 9 * time.Second, For: pacer.ReasonCoolDown}, *we)
 	})
 }
 
@@ -373,14 +373,14 @@ func TestStatsTellWhoWaitsForWhat(t *testing.T) {
 			})
 		}
 		time.Sleep(200 * time.Millisecond)
-		assert.Equal(t, pacer.Stats{InFlight: 1, Oldest: 200 * time.Millisecond, Limit: 1, Queued: 2, WaitingFor: pacer.InFlight, Longest: 200 * time.Millisecond}, p.Stats())
+		assert.Equal(t, pacer.Stats{InFlight: 1, Oldest: 200 * time.Millisecond, Limit: 1, Queued: 2, WaitingFor: pacer.ReasonInFlight, Longest: 200 * time.Millisecond}, p.Stats())
 
 		held.Release()
-		assert.Equal(t, pacer.Stats{Limit: 1, Queued: 2, WaitingFor: pacer.Rate, Next: began.Add(time.Second), Longest: 200 * time.Millisecond}, p.Stats())
+		assert.Equal(t, pacer.Stats{Limit: 1, Queued: 2, WaitingFor: pacer.ReasonRate, Next: began.Add(time.Second), Longest: 200 * time.Millisecond}, p.Stats())
 
 		p.CoolDown(5 * time.Second)
 		end := time.Now().Add(5 * time.Second)
-		assert.Equal(t, pacer.Stats{Limit: 1, Queued: 2, WaitingFor: pacer.CoolDown, Next: end, Longest: 200 * time.Millisecond, CoolDownUntil: end}, p.Stats())
+		assert.Equal(t, pacer.Stats{Limit: 1, Queued: 2, WaitingFor: pacer.ReasonCoolDown, Next: end, Longest: 200 * time.Millisecond, CoolDownUntil: end}, p.Stats())
 		wg.Wait()
 		idle(t, p)
 	})
@@ -466,7 +466,7 @@ func TestRandRunsWithoutTheLock(t *testing.T) {
 }
 
 // Waiters come and go, often in the very moment in which they would be let in,
-// and nothing is lost: in the end all places are free and nobody waits.
+// and nothing leaks: in the end all places are free and no caller waits.
 func TestNothingIsLostWhenWaitersLeave(t *testing.T) {
 	for range 10 {
 		seed := rand.Uint64()

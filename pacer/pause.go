@@ -7,29 +7,28 @@ import (
 
 const (
 	firstPace  = 10               // readmissions per second right after a pause
-	paceSpan   = 10 * time.Second // for so long after it they are paced
+	paceSpan   = 10 * time.Second // how long after a pause they are paced
 	maxJitter  = time.Second
 	jitterPart = 10 // of the pause, one part in so many
 )
 
 // pause is a cool-down and the slow start after it.
 //
-// After n readmissions the next one comes 1/(firstPace+n) seconds later: the
-// pace grows by one a second with each caller let in, which makes the number
-// let in grow exponentially. 30 callers are in after 1.4 s, 1,000 after 4.6 s,
-// and no 50 ms see more than 5 % of the number let in by then, or one. It grows
-// with use only: a pause that ends while nobody waits leaves the pace low, but
-// that is no delay for callers who come further apart than a tenth of a second.
+// After n readmissions the next one comes 1/(firstPace+n) seconds later. So the
+// number of readmissions grows exponentially: 30 callers are in after 1.4 s, 1,000
+// after 4.6 s, and no 50 ms see more than 5 % of those admitted by then, or one. The
+// pace grows only with use. After a pause without waiters it stays low, which does
+// not delay callers that come more than a tenth of a second apart.
 type pause struct {
 	on    bool      // a pause or a paced readmission is going on
-	until time.Time // nobody goes in before
-	next  time.Time // nor before this: readmission is paced
-	calm  time.Time // from here on it is not
+	until time.Time // no caller is admitted before
+	next  time.Time // when the next readmission may be
+	calm  time.Time // when readmission is no longer paced
 	n     int       // readmissions so far
 }
 
-// extend makes the pause last at least d from now, and reports whether it did
-// not before. jitter is from 0 to 1.
+// extend makes the pause last at least d from now, and reports whether that is
+// longer than before. jitter is from 0 to 1.
 func (p *pause) extend(now time.Time, d time.Duration, jitter float64) bool {
 	until := now.Add(d)
 	if !until.After(p.until) {
@@ -44,15 +43,15 @@ func (p *pause) extend(now time.Time, d time.Duration, jitter float64) bool {
 	return true
 }
 
-// opens says what the next readmission waits for, and until when.
+// opens returns what the next readmission waits for, and until when.
 func (p *pause) opens(now time.Time) (time.Time, Reason) {
 	switch {
 	case !p.on:
 		return time.Time{}, ""
 	case now.Before(p.until):
-		return p.next, CoolDown
+		return p.next, ReasonCoolDown
 	case now.Before(p.next):
-		return p.next, Readmission
+		return p.next, ReasonReadmission
 	case !now.Before(p.calm):
 		p.on = false
 	}
@@ -70,8 +69,7 @@ func (p *pause) spend(now time.Time) {
 // gap is the time between the n-th readmission and the one after it.
 func (*pause) gap(n int) time.Duration { return time.Second / time.Duration(firstPace+n) }
 
-// earliest is a lower bound for when a caller goes in who has so many others
-// ahead.
+// earliest is a lower bound for when a caller with so many others ahead is admitted.
 func (p *pause) earliest(now time.Time, ahead int) (time.Time, Reason) {
 	at, why := p.opens(now)
 	if why == "" {
@@ -89,7 +87,7 @@ func (p *pause) earliest(now time.Time, ahead int) (time.Time, Reason) {
 	if paced.After(at) {
 		at = paced
 		if why == "" {
-			why = Readmission
+			why = ReasonReadmission
 		}
 	}
 	return at, why

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// An Outcome says what became of a request, as far as the pacer has to know.
+// An Outcome is how a request ended, as far as the pacer has to know.
 type Outcome int
 
 const (
-	// Unknown says nothing: the permit comes back, and that is all.
+	// Unknown: the permit comes back, and nothing is learned.
 	Unknown Outcome = iota
 
 	// Answered: the server answered, to its end.
@@ -22,18 +22,16 @@ const (
 	// says nothing about how much the server can do at a time.
 	Throttled
 
-	// Failed: it came to nothing in some other way, which is the breaker's
-	// business.
+	// Failed: it failed in another way, which is for a breaker to judge.
 	Failed
 
-	// Abandoned: we ran out of patience while the server was at it. The server
-	// may go on for a while, or keep the place taken without, so the request
-	// keeps its weight for a time that is learned from how the server does
-	// after that.
+	// Abandoned: our side gave it up after a timeout. The server may still work on
+	// it, or keep its slot, so the request counts against the limit for a while.
+	// How long is learned from how the server does after that.
 	Abandoned
 
-	// Cancelled: the caller did not want it any more. It keeps its weight
-	// like one that was abandoned, and is no sign of a slow server.
+	// Cancelled: the caller no longer wanted it. It counts against the limit for a
+	// while as an abandoned one does, but is no sign of a slow server.
 	Cancelled
 )
 
@@ -46,24 +44,22 @@ func (o Outcome) String() string {
 
 var outcomes = [...]string{"unknown", "answered", "refused", "throttled", "failed", "abandoned", "cancelled"}
 
-// A Result is how a request ended. In each field zero means that it is not
-// known.
+// A Result is how a request ended. A zero field means that it is not known.
 type Result struct {
 	Outcome Outcome
 
-	// Outputs is how many pieces of output there were in all, in the unit of
+	// Outputs is the number of pieces of output in all, in the unit of
 	// [Permit.Output].
 	Outputs int
 
-	// Tokens is what the request has used of TokensPerMinute. Zero leaves the
-	// reservation as it is, except where nothing will have been used: what was
-	// Refused or Throttled, or Failed before any output, gives it back. A
-	// negative number says that nothing was used.
+	// Tokens is what the request has used of TokensPerMinute. Negative means that
+	// nothing was used. Zero leaves the reservation as it is, unless the request
+	// was Refused, Throttled, or Failed before any output: then it is given back.
 	Tokens int
 }
 
-// spent is what to settle a reservation with: less than none for nothing, zero
-// for what was reserved.
+// spent is what to settle a reservation with: negative for nothing, zero for as much
+// as was reserved.
 func (r Result) spent(used bool) int {
 	switch {
 	case !used:
@@ -76,30 +72,30 @@ func (r Result) spent(used bool) int {
 	return 0
 }
 
-// A Permit lets one request start. It counts as in flight until the first call
-// of Done, Release or Return, by whichever goroutine; further calls of any
-// method do nothing.
+// A Permit lets one request start. It counts as in flight until the first call of
+// Done, Release or Return, from any goroutine. Later calls of any method do
+// nothing.
 type Permit struct {
 	pacer *Pacer
 	ended atomic.Bool
-	due   atomic.Int64 // before this moment, in nanoseconds since pacer.born, Output has nothing to say
+	due   atomic.Int64 // until when Output does nothing, in nanoseconds since pacer.born
 
 	seat seat // guarded by pacer.mu once the permit is out
 }
 
-// FirstOutput says that the first output has come, so long after the request
-// was sent. Do not tell it of models that think unseen before they write: how
-// long they do says nothing about the server.
+// FirstOutput reports the first output, with the time to first output since the
+// request was sent. Do not call it for models that think unseen before they write:
+// how long they think says nothing about the server.
 func (p *Permit) FirstOutput(after time.Duration) {
 	if p.out() {
 		p.pacer.tell(p, func(c *core, now time.Time) { c.firstOutput(now, &p.seat, after) })
 	}
 }
 
-// Output says how many pieces of output there have been so far, in whatever
-// unit the caller can count: tokens, or events of a stream. What is learned
-// from it is how fast they follow one another. It may be called for each
-// piece; more than twice a second it does next to nothing.
+// Output reports how many pieces of output there have been so far, in a unit that
+// the caller can count, such as tokens or events of a stream. The pacer learns the
+// time between pieces from it. It may be called for each piece: all but two calls a
+// second cost next to nothing.
 func (p *Permit) Output(pieces int) {
 	if pieces <= 0 || !p.out() {
 		return
@@ -113,9 +109,9 @@ func (p *Permit) Output(pieces int) {
 
 const outputEvery = 500 * time.Millisecond
 
-// Done gives back the permit of a request that was sent, and says what became
-// of it. Its place in flight is free at once, unless it was abandoned, and its
-// place in the minute is spent.
+// Done gives back the permit of a request that was sent, and reports how it ended.
+// Its place in flight is free at once, unless it was abandoned or cancelled. Its
+// place in the minute is used.
 func (p *Permit) Done(r Result) {
 	if p.end() {
 		r.Outputs = max(r.Outputs, 0)
@@ -123,11 +119,11 @@ func (p *Permit) Done(r Result) {
 	}
 }
 
-// Release is Done for a caller who has nothing to say.
+// Release is Done with an Unknown outcome.
 func (p *Permit) Release() { p.Done(Result{}) }
 
-// Return gives back a permit that was not used: nothing was sent. Its places
-// in the minute, of requests and of tokens, are free again too.
+// Return gives back a permit whose request was not sent. Its places in the minute,
+// of requests and of tokens, are free again as well.
 func (p *Permit) Return() {
 	if p.end() {
 		p.pacer.giveBack(p, Result{}, false)

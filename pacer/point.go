@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// A point is what was seen with n in flight.
+// A point is what was measured with n in flight.
 type point struct {
 	n         float64
 	wait, gap float64 // seconds to the first output, and between pieces
-	lost      bool    // nobody got an answer
+	lost      bool    // there was no answer
 }
 
-// point learns that with n in flight, since s was last heard of, the first
-// output took so many seconds and the gap between pieces was so many.
+// point learns that with n in flight, since the last report of s, the first output
+// took wait seconds and the gap between pieces was gap seconds.
 func (c *climber) point(now time.Duration, s *seat, n, wait, gap float64, lost bool) {
 	c.deaf = false
 	if !(n > 0) || !(wait+gap > 0) {
@@ -25,7 +25,7 @@ func (c *climber) point(now time.Duration, s *seat, n, wait, gap float64, lost b
 	recently(&c.wait, wait)
 	recently(&c.cycle, wait+c.typical*gap)
 	if s.heard.since < c.settled {
-		return // of what was before
+		return // it began before the round
 	}
 	if !c.seeking {
 		x, y := math.Log(p.n), c.y(p)
@@ -35,7 +35,7 @@ func (c *climber) point(now time.Duration, s *seat, n, wait, gap float64, lost b
 		c.fit.learn(x, y, (now-c.fit.origin).Seconds()/c.cycle, 3*c.level+20)
 	}
 	if s.began >= c.began || !c.seeking {
-		// Seeking, only those count that have found as many as there are now.
+		// While seeking, only requests count that ran with as many as there are now.
 		if len(c.round) < mostPoints {
 			c.round = append(c.round, p)
 		}
@@ -61,17 +61,17 @@ func (c *climber) y(p point) float64 {
 	return y
 }
 
-// waiting is the part of the time that is waiting for the first output.
+// waiting is the part of T that is waiting for the first output.
 func (c *climber) waiting() float64 {
 	return c.wait / max(c.wait+c.typical*c.gap, 1e-9)
 }
 
-// queued reports whether requests may be waiting for others at the server: that is
-// so if they wait most of the time, and for so long that it is worth a thought.
+// queued reports whether requests may be in a queue of the server: they wait for most
+// of the time, and for longer than shortWait.
 func (c *climber) queued() bool { return c.waiting() > unclear && c.wait > shortWait }
 
-// aim is the slope to climb to. Where the time is mostly waiting that is less:
-// what queues do shows late, and makes slopes look smaller than they are.
+// aim is the slope to climb to. It is lower if requests may be in a queue of the
+// server: what a queue does shows late, so that slopes look smaller than they are.
 func (c *climber) aim() float64 {
 	if c.wait <= shortWait {
 		return top
@@ -80,7 +80,7 @@ func (c *climber) aim() float64 {
 	return top - (top-topQueued)*queued
 }
 
-// recently smooths what was seen lately.
+// recently smooths what was measured lately.
 func recently(of *float64, v float64) {
 	switch {
 	case v <= 0:
@@ -91,7 +91,7 @@ func recently(of *float64, v float64) {
 	}
 }
 
-// typicalPoint has half of the round on each side, each way.
+// typicalPoint is the median of the round, in each of its values.
 func (c *climber) typicalPoint() point {
 	return point{
 		n:    c.middle(func(p *point) float64 { return p.n }),
@@ -100,7 +100,7 @@ func (c *climber) typicalPoint() point {
 	}
 }
 
-// middle is the median of something of the round.
+// middle is the median of a value of the round's points.
 func (c *climber) middle(of func(p *point) float64) float64 {
 	c.scratch = c.scratch[:0]
 	for i := range c.round {
@@ -109,7 +109,7 @@ func (c *climber) middle(of func(p *point) float64) float64 {
 	return median(c.scratch)
 }
 
-// lostPart is the part of them that was lost.
+// lostPart is the part of the round's points that were lost.
 func lostPart(points []point) float64 {
 	lost := 0
 	for i := range points {
@@ -120,7 +120,7 @@ func lostPart(points []point) float64 {
 	return float64(lost) / float64(len(points))
 }
 
-// median returns the middle one, and puts v in order.
+// median returns the median, and sorts v.
 func median(v []float64) float64 {
 	slices.Sort(v)
 	return v[len(v)/2]

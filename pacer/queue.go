@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// patience is how many from above may go before one from below does.
+// patience is how many waiters of higher levels may go before one of a lower level.
 const patience = 8
 
-// A waiter is one caller in the queue. Its channel is closed when it has been
-// admitted or refused; its seat and err may be read after that.
+// A waiter is one caller in the queue. Its channel is closed when it is admitted or
+// refused. After that its seat and err may be read.
 type waiter struct {
 	demand   Demand
 	since    time.Time
@@ -18,7 +18,7 @@ type waiter struct {
 	seat     *seat // filled when it is admitted
 	err      error
 
-	lane          *lane // nil: not in the queue any more
+	lane          *lane // nil: no longer in the queue
 	before, after *waiter
 }
 
@@ -27,25 +27,24 @@ func (w *waiter) refuse(err error) {
 	close(w.done)
 }
 
-// A queue is levels, the highest first. Each is a round of lanes, one for each
-// agent, in which the agent's requests stand in order of arrival:
-//
-//	who is next   of the level whose turn it is, the first lane's first
-//	then          its lane goes to the end of the round
-//	whose turn    the highest, unless a level has been passed over too often
+// A queue is levels of priority, the highest first. Each level is a round of lanes,
+// one for each agent, in which the agent's requests are in order of arrival. The next
+// is the first waiter of the first lane of the level whose turn it is. Then its lane
+// goes to the end of the round. It is the highest level's turn, unless another was
+// passed over too often.
 //
 // Not container/list: that would box and allocate each waiter.
 type queue struct {
 	levels []*level
 	len    int
-	spare  *level // an empty one, with a lane: a queue that is mostly empty allocates neither
+	spare  *level // an empty one with a lane, so that a mostly empty queue allocates neither
 }
 
 type level struct {
 	rank        int
 	first, last *lane
 	lanes       map[string]*lane
-	passed      int // how many went from above while somebody waited here, up to patience
+	passed      int // how many of higher levels went while some waited here, up to patience
 }
 
 type lane struct {
@@ -56,9 +55,9 @@ type lane struct {
 	before, after *lane
 }
 
-// rank is the level of a demand.
+// rank is the rank of a demand's level.
 func rank(d Demand, finishFirst bool) int {
-	// Half steps, so that finishing decides within a priority only.
+	// In half steps, so that Finishing decides within a priority only.
 	r := min(max(d.Priority, -1<<30), 1<<30) * 2
 	if d.Finishing && finishFirst {
 		r++
@@ -79,7 +78,7 @@ func (q *queue) push(w *waiter, rank int) {
 	q.len++
 }
 
-// next returns who goes next.
+// next returns the waiter that goes next, or nil.
 func (q *queue) next() *waiter {
 	if q.len == 0 {
 		return nil
@@ -110,7 +109,7 @@ func (q *queue) take(w *waiter) {
 	q.remove(w)
 }
 
-// remove takes w out, wherever it stands.
+// remove takes w out, wherever it is.
 func (q *queue) remove(w *waiter) {
 	l := w.lane
 	if w.before == nil {
@@ -131,7 +130,7 @@ func (q *queue) remove(w *waiter) {
 	}
 	v := l.level
 	if v.first == v.last {
-		// The level is empty, but for its last lane.
+		// The level is empty, except for its last lane.
 		q.levels = slices.Delete(q.levels, slices.Index(q.levels, v), slices.Index(q.levels, v)+1)
 		q.spare = v
 		return
@@ -140,9 +139,9 @@ func (q *queue) remove(w *waiter) {
 	delete(v.lanes, l.agent)
 }
 
-// each calls f for all who wait, until it returns false, with how many are
-// certain to go before: at least one of each other lane, and those ahead in
-// its own. f may remove the waiter, which then counts no longer.
+// each calls f for all waiters, with how many are certain to go before: one of each
+// other lane, and those ahead in its own. f may remove the waiter, which then counts
+// no longer.
 func (q *queue) each(f func(w *waiter, ahead int)) {
 	for _, v := range slices.Clone(q.levels) {
 		for l := v.first; l != nil; {
@@ -165,7 +164,7 @@ func (q *queue) each(f func(w *waiter, ahead int)) {
 	}
 }
 
-// ahead is how many are certain to go before one who joins now.
+// ahead is how many are certain to go before a caller that joins now.
 func (q *queue) ahead(d Demand, rank int) int {
 	for _, v := range q.levels {
 		if v.rank != rank {
@@ -181,7 +180,7 @@ func (q *queue) ahead(d Demand, rank int) int {
 
 // likely is how many are likely to go before w.
 func (q *queue) likely(w *waiter) (n int) {
-	own := 0 // ahead in its lane: so many rounds come before its turn
+	own := 0 // how many are ahead in its lane, and so many rounds come before its turn
 	for x := w.before; x != nil; x = x.before {
 		own++
 	}
@@ -205,7 +204,7 @@ func (q *queue) likely(w *waiter) (n int) {
 	return n
 }
 
-// level returns the level of that rank, which it makes if there is none.
+// level returns the level of a rank, and makes it if there is none.
 func (q *queue) level(rank int) *level {
 	i, ok := slices.BinarySearchFunc(q.levels, rank, func(l *level, rank int) int { return rank - l.rank })
 	if ok {
@@ -221,14 +220,14 @@ func (q *queue) level(rank int) *level {
 	return v
 }
 
-// lane returns the lane of an agent, which is put at the end of the round if
-// it is new.
+// lane returns the lane of an agent, and makes it at the end of the round if there
+// is none.
 func (v *level) lane(agent string) *lane {
 	if l := v.lanes[agent]; l != nil {
 		return l
 	}
 	if l := v.first; l != nil && l.len == 0 {
-		// What is left of a spare level.
+		// The lane of a spare level.
 		delete(v.lanes, l.agent)
 		l.agent = agent
 		v.lanes[agent] = l

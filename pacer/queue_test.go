@@ -22,7 +22,7 @@ func with(d Demand, names ...string) do {
 	}
 }
 
-// turns has the one place given back as often as it says, and notes who gets it.
+// turns gives the one place back n times, and notes who gets it.
 func turns(n int) do {
 	return func(r *rig) {
 		for range n {
@@ -43,7 +43,7 @@ func TestQueue(t *testing.T) {
 		}
 		return names
 	}
-	// in is who goes in at time zero, in this order.
+	// in is the log of names that are admitted at time zero, in order.
 	in := func(names ...string) (log []string) {
 		for _, who := range names {
 			log = append(log, "0s "+who+" in")
@@ -136,10 +136,10 @@ func TestPlace(t *testing.T) {
 	by("b", "b1")(r)
 	with(Demand{Agent: "c", Priority: 1}, "c1")(r)
 	at := func(who string) Place { return r.core.place(r.now, r.waiting[who]) }
-	assert.Equal(t, Place{Ahead: 0, For: InFlight}, at("c1"))
-	assert.Equal(t, Place{Ahead: 1, For: InFlight}, at("a2"))
-	assert.Equal(t, Place{Ahead: 2, For: InFlight}, at("b1"))
-	assert.Equal(t, Place{Ahead: 3, For: InFlight}, at("a3"))
+	assert.Equal(t, Place{Ahead: 0, For: ReasonInFlight}, at("c1"))
+	assert.Equal(t, Place{Ahead: 1, For: ReasonInFlight}, at("a2"))
+	assert.Equal(t, Place{Ahead: 2, For: ReasonInFlight}, at("b1"))
+	assert.Equal(t, Place{Ahead: 3, For: ReasonInFlight}, at("a3"))
 
 	// The line moves every two seconds.
 	r.until(2 * time.Second)
@@ -147,29 +147,29 @@ func TestPlace(t *testing.T) {
 	r.until(4 * time.Second)
 	turns(1)(r)
 	r.until(5 * time.Second)
-	assert.Equal(t, Place{Ahead: 0, Waited: 5 * time.Second, For: InFlight, Expected: time.Second}, at("b1"))
-	assert.Equal(t, Place{Ahead: 1, Waited: 5 * time.Second, For: InFlight, Expected: 3 * time.Second}, at("a3"))
+	assert.Equal(t, Place{Ahead: 0, Waited: 5 * time.Second, For: ReasonInFlight, Expected: time.Second}, at("b1"))
+	assert.Equal(t, Place{Ahead: 1, Waited: 5 * time.Second, For: ReasonInFlight, Expected: 3 * time.Second}, at("a3"))
 	r.until(9 * time.Second)
-	assert.Equal(t, Place{Ahead: 1, Waited: 9 * time.Second, For: InFlight}, at("a3"), "any moment now")
+	assert.Equal(t, Place{Ahead: 1, Waited: 9 * time.Second, For: ReasonInFlight}, at("a3"), "any moment now")
 
-	// Nobody waits, for an hour. That is not how fast a line moves.
+	// The queue is empty for an hour, which does not count as its pace.
 	turns(2)(r)
 	r.until(time.Hour)
 	by("d", "d1", "d2")(r)
 	gap := r.core.pace.gap
 	turns(1)(r)
 	assert.Equal(t, gap, r.core.pace.gap)
-	assert.Equal(t, Place{For: InFlight, Expected: gap}, at("d2"))
+	assert.Equal(t, Place{For: ReasonInFlight, Expected: gap}, at("d2"))
 }
 
-// Who waits for what the server told is told how long that is.
+// A caller that waits for an allowance of the server sees how long that takes.
 func TestPlaceBeforeALimitThatWasTold(t *testing.T) {
 	r := newRig(t, Config{})
 	enter("x")(r)
 	hears("x", Allowance{Reset: 7 * time.Second, AtOnce: true})(r)
 	enter("a")(r)
 	r.until(2 * time.Second)
-	assert.Equal(t, Place{Waited: 2 * time.Second, For: Allotted, Expected: 5 * time.Second}, r.core.place(r.now, r.waiting["a"]))
+	assert.Equal(t, Place{Waited: 2 * time.Second, For: ReasonAllotted, Expected: 5 * time.Second}, r.core.place(r.now, r.waiting["a"]))
 }
 
 // Agents that ask once each leave nothing behind, whether they are served or leave.

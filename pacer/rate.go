@@ -7,17 +7,16 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// meter keeps requests per minute with two means. The bucket spaces the starts
-// but would let burst + limit of them into one minute; the window remembers the
-// last minute's starts and lets in no more than limit, but all at once. Together
-// they are smooth and exact, and cost nothing in rate: a bucket that alone kept
-// the promise would have to be refilled slower than limit.
+// meter keeps requests per minute with a token bucket and a sliding window. The
+// bucket spaces the starts, but alone would allow burst + limit of them in a minute.
+// The window allows limit in any minute, but alone all at once. Together they are
+// smooth and exact. A bucket alone would have to be refilled slower than limit.
 type meter struct {
 	bucket *rate.Limiter
 	window window
 
 	// The first in the queue waits for a token that is reserved already. The
-	// reservation belongs to that place, whoever stands there.
+	// reservation belongs to the place, whichever waiter is there.
 	held    rate.Reservation
 	holding bool
 }
@@ -27,8 +26,8 @@ func newMeter(perMinute, burst int) *meter {
 	return &meter{bucket: rate.NewLimiter(perSecond, burst), window: window{limit: perMinute}}
 }
 
-// opens returns when the next request may start. If that is for the bucket to
-// say, a token is held for it until spend or unhold.
+// opens returns when the next request may start. If the window allows it, a token of
+// the bucket is held for it until spend or unhold.
 func (m *meter) opens(now time.Time) time.Time {
 	if at := m.window.opens(now); at.After(now) {
 		return at
@@ -53,22 +52,21 @@ func (m *meter) unhold(now time.Time) {
 	}
 }
 
-// refund takes back the start at the offset at.
+// refund takes back the start at an offset.
 func (m *meter) refund(now time.Time, at time.Duration) {
 	m.unhold(now)
 	m.window.remove(at)
-	// A Reservation cannot be cancelled once its time has passed. Taking minus
-	// one token gives one back, and the bucket does not overflow.
+	// A Reservation cannot be cancelled once its time has passed. Taking -1 token
+	// gives one back, and the bucket does not overflow.
 	m.bucket.AllowN(now, -1)
 }
 
-// earliest is a lower bound for when a caller starts who has so many others
-// ahead.
+// earliest is a lower bound for when a caller with so many others ahead starts.
 func (m *meter) earliest(now time.Time, ahead int) time.Time {
 	at := m.window.earliest(now, ahead)
 	need := float64(ahead+1) - m.bucket.TokensAt(now)
 	if m.holding {
-		need-- // the first one's token is out of the bucket already
+		need-- // the first one's token is reserved already
 	}
 	if need > 0 {
 		if t := now.Add(seconds(need / float64(m.bucket.Limit()))); t.After(at) {
@@ -92,8 +90,8 @@ func (w *window) opens(now time.Time) time.Time { return w.earliest(now, 0) }
 // earliest returns when one more start fits after so many others.
 func (w *window) earliest(now time.Time, ahead int) time.Time {
 	w.forget(now)
-	// The start we ask about follows, by a minute, the limit-th before it. If
-	// that is itself one of those ahead, the same holds for it.
+	// That start comes a minute after the one limit starts before it. If that is
+	// one of those ahead, the same holds for it.
 	minutes, ahead := ahead/w.limit, ahead%w.limit
 	at := now
 	if i := len(w.starts) + ahead - w.limit; i >= 0 {
@@ -117,7 +115,7 @@ func (w *window) remove(at time.Duration) {
 	}
 }
 
-// forget drops what is a minute old.
+// forget drops starts that are a minute old.
 func (w *window) forget(now time.Time) {
 	old := now.Sub(w.epoch) - time.Minute
 	i := 0

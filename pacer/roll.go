@@ -1,10 +1,10 @@
 package pacer
 
-// roll is the permits that are out, in the order in which they were given. The
-// first of them tells how long somebody has kept one, be it by mistake.
+// roll is the permits that are out, in the order in which they were given, so that
+// the oldest is known.
 //
-// It is a list within the seats: no other way finds the oldest, takes out any and
-// keeps nothing of those that are gone, however long one of them stays.
+// It is a list linked through the seats. That finds the oldest and removes any one
+// in constant time, and keeps nothing of permits that came back.
 type roll struct{ oldest, newest *seat }
 
 func (r *roll) add(s *seat) {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// fall cuts the limit, and remembers where that was: it grows with care when it
-// is near there again. A server that recovers gets better by itself meanwhile,
-// which would look as if it could do with any number.
+// fall cuts the limit, and remembers where that was: near there the limit grows with
+// care. A server that recovers gets faster by itself meanwhile, which looks as if
+// more load did no harm.
 func (c *climber) fall(now time.Duration, to float64) {
 	if c.grown || c.ceiling == 0 {
 		c.ceiling = c.level
@@ -18,7 +18,7 @@ func (c *climber) fall(now time.Duration, to float64) {
 	c.seek(now)
 }
 
-// seek begins to seek, with nothing known.
+// seek begins to seek, without points.
 func (c *climber) seek(now time.Duration) {
 	c.seeking, c.compare = true, false
 	c.anew(now)
@@ -31,7 +31,7 @@ func (c *climber) climb(now time.Duration) {
 	c.anew(now)
 }
 
-// anew forgets all points, after a step that makes a difference.
+// anew forgets the round's points, after a step that makes a difference.
 func (c *climber) anew(now time.Duration) {
 	c.settled = now
 	c.began, c.round, c.askers = now, c.round[:0], 0
@@ -40,7 +40,7 @@ func (c *climber) anew(now time.Duration) {
 	c.recent = c.recent[:0]
 }
 
-// changed sees to a server that is not what it was.
+// changed acts on a server that is suddenly slower or faster.
 func (c *climber) changed(now time.Duration, off float64) bool {
 	c.recent = append(c.recent, off)
 	if len(c.recent) < lookBack {
@@ -62,13 +62,13 @@ func (c *climber) changed(now time.Duration, off float64) bool {
 	return true
 }
 
-// decide ends the round if there are points enough, and takes the next step.
+// decide ends the round if there are enough points, and takes the next step.
 func (c *climber) decide(now time.Duration) {
 	if n := len(c.round); n < max(fewPoints, int(min(math.Round(c.level), mostPoints))) || n < noisyPoints && c.noisy() {
 		return
 	}
-	// Of those who were let in for this round some may still wait for the
-	// server: the others would look well without them.
+	// Some requests that were admitted for this round may still wait for the
+	// server. Without them the others would look too good.
 	if c.seeking && float64(c.askers) < min(c.raised, c.level)/2 {
 		return
 	}
@@ -100,11 +100,11 @@ func (c *climber) decide(now time.Duration) {
 	}
 }
 
-// noisy reports whether a few points are not to be trusted.
+// noisy reports whether it takes more than a few points to trust them.
 func (c *climber) noisy() bool { return c.queued() || lostPart(c.round) > 0 }
 
-// turn is the other half of the dither. It takes two answers' time, because what
-// queues do shows late.
+// turn switches the dither between up and down. Each half takes the time of two
+// answers, since what a queue does shows late.
 func (c *climber) turn(now time.Duration) {
 	if !c.seeking {
 		c.up = !c.up
@@ -128,7 +128,7 @@ func (c *climber) step(now time.Duration, p point) {
 func (c *climber) grow(now time.Duration, p point) {
 	by := growth
 	if !c.compare && c.queued() {
-		// Perhaps that is the server's queue: then fewer do as well.
+		// That may be the server's queue: then fewer do as well.
 		by = 1 / growth
 	}
 	if c.compare {
@@ -138,8 +138,7 @@ func (c *climber) grow(now time.Duration, p point) {
 		}
 		slope := (c.y(p) - c.y(c.before)) / dx
 		if dx < 0 && slope > absurd {
-			// It got quicker by itself, as servers and connections do that have
-			// just begun.
+			// It got quicker by itself, as new servers and connections do.
 			c.change(now, p, max(c.before.n/p.n, 1))
 			return
 		}
@@ -159,7 +158,7 @@ func (c *climber) grow(now time.Duration, p point) {
 	c.change(now, p, by)
 }
 
-// change is a step of seeking, from where p was seen.
+// change is a step of seeking from where p was measured.
 func (c *climber) change(now time.Duration, p point, by float64) {
 	c.compare, c.before = true, p
 	c.grown = c.grown || by > 1
@@ -169,7 +168,7 @@ func (c *climber) change(now time.Duration, p point, by float64) {
 		c.level = max(c.level, was+1)
 	}
 	if c.ceiling > 0 && was >= c.ceiling {
-		c.ceiling = 0 // it takes as many again
+		c.ceiling = 0 // the server takes as many again
 	}
 	if near := 0.8 * c.ceiling; c.ceiling > 0 && c.level > near {
 		c.level = max(min(c.level, near), was*careful, was+0.5)

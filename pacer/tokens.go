@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// purse keeps tokens per minute, the same two ways as [meter] does: what was
-// booked in the last minute never exceeds the limit, and a bucket spaces what
-// is booked. The bucket may go into debt, or nothing larger than a burst would
-// ever pass: who comes after a large one waits for the debt to be paid.
+// purse keeps tokens per minute, as [meter] does requests: a sliding window bounds
+// what is booked in a minute, and a bucket spaces it. The bucket may go into debt,
+// since otherwise no request larger than a burst could start. The next one waits
+// until the debt is paid.
 type purse struct {
 	limit int64 // a minute
 	burst float64
 
 	epoch    time.Time
 	bookings []booked // of the last minute, in order
-	gone     uint64   // how many have left it
+	gone     uint64   // how many bookings were dropped from there
 	sum      int64
 
 	level float64 // of the bucket, at the time of
@@ -29,23 +29,24 @@ type booked struct {
 
 // A booking is the tokens that a request has reserved.
 type booking struct {
-	number uint64 // among all, from 1; zero: nothing is reserved
+	number uint64 // among all bookings, from 1; zero: nothing is reserved
 	tokens int64
 }
 
-// mostTokens is more than anybody has, and few enough for sums of many.
+// mostTokens is larger than any real number of tokens, and small enough for sums of
+// many.
 const mostTokens = 1 << 50
 
 func newPurse(perMinute, burst int) *purse {
 	return &purse{limit: min(int64(perMinute), mostTokens), burst: float64(burst), level: float64(burst)}
 }
 
-// fits reports whether a request of n tokens could ever be let in.
+// fits reports whether a request of n tokens could ever be admitted.
 func (p *purse) fits(n int64) bool { return n <= p.limit }
 
 func (p *purse) perSecond() float64 { return float64(p.limit) / 60 }
 
-// refresh brings all up to now.
+// refresh brings the bucket and the bookings up to now.
 func (p *purse) refresh(now time.Time) (at time.Duration) {
 	if p.epoch.IsZero() {
 		p.epoch = now
@@ -77,7 +78,7 @@ func (p *purse) opens(now time.Time, n int64) time.Time {
 		opens = p.bookings[i].at + time.Minute
 	}
 	if lack := min(float64(n), p.burst) - p.level; lack > slack {
-		// Up to the next nanosecond, or it would be found wanting by a trifle.
+		// Rounded up: a nanosecond less would leave a tiny part missing.
 		opens = max(opens, at+time.Duration(math.Ceil(lack/p.perSecond()*float64(time.Second))))
 	}
 	return now.Add(opens - at)
@@ -98,8 +99,8 @@ func (p *purse) take(now time.Time, n int64) booking {
 	return booking{number: p.gone + uint64(len(p.bookings)), tokens: n}
 }
 
-// settle puts what was used in place of what was reserved. Zero leaves it,
-// negative means nothing was used.
+// settle replaces what was reserved by what was used. Zero leaves it as it is, and
+// negative means that nothing was used.
 func (p *purse) settle(now time.Time, b booking, used int64) {
 	if used == 0 {
 		return
@@ -113,14 +114,14 @@ func (p *purse) settle(now time.Time, b booking, used int64) {
 		p.bookings[b.number-p.gone-1].tokens += more
 		p.sum += more
 	case more > 0:
-		// The reservation has expired, but not what exceeds it.
+		// The reservation has expired, but the excess has not been booked yet.
 		p.bookings = append(p.bookings, booked{at, more})
 		p.sum += more
 	default:
-		return // and was in the bucket's books for a minute, as it should
+		return // it was booked for a minute, as it should be
 	}
-	// What a minute does not pay is forgiven, or one server that reports nonsense
-	// would shut us out for good.
+	// A debt of more than a minute is forgiven: otherwise a server that reports
+	// nonsense could block us for ever.
 	p.level = max(-float64(p.limit), min(p.burst, p.level-float64(more)))
 }
 

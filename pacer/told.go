@@ -5,37 +5,35 @@ import (
 	"time"
 )
 
-// An Allowance is what a server said is left of a limit, for example in the
-// headers of an answer. Package ratelimit reads those.
+// An Allowance is what a server said is left of one of its limits, such as in the
+// headers of an answer, which package ratelimit reads.
 type Allowance struct {
-	// Tokens says that tokens are counted and not requests.
+	// Tokens reports that the limit counts tokens, not requests.
 	Tokens bool
 
 	// Remaining is how much is left. Zero means nothing is.
 	Remaining int
 
-	// Limit is how much there is when all of it is there. Zero means that the
-	// server did not say.
+	// Limit is the most that there can be left. Zero means that the server did not
+	// say.
 	Limit int
 
-	// Reset is how long it takes until all of it is there. Zero means that the
-	// server did not say.
+	// Reset is how long it takes until all of Limit is left again. Zero means that
+	// the server did not say.
 	Reset time.Duration
 
-	// AtOnce says that all of it comes back at Reset. Without, it comes back
-	// evenly, as it does in the buckets that most providers use, and no faster
-	// than Limit in a minute: some publish what a minute has and keep a bucket
-	// of less.
+	// AtOnce reports that all of it comes back at Reset. Otherwise it comes back
+	// evenly, as in the token buckets of most providers, and no faster than Limit
+	// in a minute: some publish the limit of a minute and use a smaller bucket.
 	AtOnce bool
 }
 
-// maxTold bounds for how long what a server said keeps everybody waiting.
-// After that one request finds out what holds now.
+// maxTold bounds how long callers wait for what a server said. After that one
+// request finds out what holds now.
 const maxTold = 2 * time.Minute
 
-// told is what the server said is left, of requests and of tokens. It is what
-// makes us wait before the server refuses, and never lets in more than our own
-// limits do.
+// told is what the server said is left, of requests and of tokens. It makes callers
+// wait before the server refuses, and never admits more than the other gates do.
 type told struct {
 	requests, tokens allotment
 }
@@ -44,21 +42,21 @@ type allotment struct {
 	on    bool
 	left  float64
 	asOf  time.Time
-	rate  float64   // that comes back a second
+	rate  float64   // how much comes back in a second
 	all   float64   // zero: not known
-	until time.Time // then this is void
+	until time.Time // when this expires
 }
 
-// heed takes in what the server said in its answer to a request after which so
-// many were admitted. Those may or may not be part of it, and are taken not to
-// be.
+// heed takes what the server said in its answer to a request, after which so many
+// others were admitted. The server may have counted those or not. It is assumed that
+// it has not.
 func (t *told) heed(now time.Time, a Allowance, later int64) {
 	to := &t.requests
 	if a.Tokens {
-		to, later = &t.tokens, 0 // a bill of tokens is too coarse to count twice
+		to, later = &t.tokens, 0 // estimates of tokens are too coarse to subtract
 	}
 	if a.Remaining < 0 || a.Reset <= 0 {
-		return // nothing can be made of it
+		return // it says too little
 	}
 	n := allotment{on: true, left: float64(a.Remaining) - float64(later), asOf: now, all: float64(max(a.Limit, 0))}
 	n.until = now.Add(min(a.Reset, maxTold))
@@ -93,7 +91,7 @@ func (a *allotment) opens(now time.Time, n float64) time.Time {
 		return now
 	}
 	if a.all > 0 {
-		n = min(n, a.all) // an estimate is no reason to wait for ever
+		n = min(n, a.all) // otherwise a large estimate would wait for ever
 	}
 	left := a.left + now.Sub(a.asOf).Seconds()*a.rate
 	if left >= n-slack {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// hears is the answer to the request of who, which tells what is left.
+// hears is the answer to the request of who, with what is left.
 func hears(who string, all ...Allowance) do {
 	return func(r *rig) {
 		r.core.heed(r.now, r.seats[who].number, all)

@@ -3,29 +3,28 @@ package pacer
 import "time"
 
 const (
-	longBefore  = 8                      // usual waits for the first output by which one that is served began later
-	leastBefore = 250 * time.Millisecond // and this at least
+	longBefore  = 8                      // a forgotten request began so many usual waits before one that is served
+	leastBefore = 250 * time.Millisecond // and at least this long before it
 )
 
-// unheard are the requests under way that have given no output yet. One that had
-// been waiting for long when another began that is served nevertheless got lost on
-// its way or is forgotten by the server: it takes no place there, however long we
-// go on waiting for it.
+// unheard are the requests in flight without output. If one had waited for long when
+// another began, and the other is served first, the server has lost or forgotten it:
+// it takes no place there, however long we go on waiting for it.
 type unheard struct {
-	next      *seat // of the roll, the oldest that waits; those before it do not, or are forgotten
+	next      *seat // of the roll: the oldest silent one; those before it are not, or are forgotten
 	forgotten int
 }
 
-// A silence is what is known of a request that has given no output.
+// A silence is the state of a request as to its first output.
 type silence int
 
 const (
-	notSilent silence = iota // it has, or it has ended
-	silent                   // it waits
-	forgotten                // others do not wait as long
+	notSilent silence = iota // it has given output, or has ended
+	silent                   // it has no output yet
+	forgotten                // it has none, and later ones have
 )
 
-// add is told of a request that begins, the newest of the roll.
+// add notes a request that begins, the newest of the roll.
 func (u *unheard) add(s *seat) {
 	s.silence = silent
 	if u.next == nil {
@@ -33,7 +32,7 @@ func (u *unheard) add(s *seat) {
 	}
 }
 
-// remove is told that a request has given output, or ends and is still in the roll.
+// remove notes that a request has given output, or ends while it is in the roll.
 func (u *unheard) remove(s *seat) {
 	if s.silence == forgotten {
 		u.forgotten--
@@ -42,7 +41,7 @@ func (u *unheard) remove(s *seat) {
 	u.pass()
 }
 
-// forget is told that those who began before a time are forgotten.
+// forget marks the silent requests that began before a time as forgotten.
 func (u *unheard) forget(before time.Duration) {
 	for u.next != nil && u.next.began < before {
 		u.next.silence = forgotten

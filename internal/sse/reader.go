@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// A Kind tells the things in a stream apart.
+// A Kind is the kind of an Event.
 type Kind uint8
 
 const (
@@ -21,7 +21,7 @@ const (
 	Field
 )
 
-// An Event is one thing that the stream said.
+// An Event is an event, a comment or an unknown field of the stream.
 type Event struct {
 	Kind Kind
 
@@ -63,10 +63,10 @@ type Reader struct {
 	src   io.Reader
 	limit int
 
-	// One buffer holds it all: first the data of the event under construction,
-	// then a gap, then what has not been looked at. Data moves down over the
-	// names and line ends that came before it, so that an event of one line is
-	// never copied and one of many lines needs no second buffer.
+	// One buffer holds the data of the event under construction, then a gap, then
+	// the bytes that have not been read yet. Data moves down over the names and line
+	// ends before it, so that an event of one line is never copied and one of many
+	// lines needs no second buffer.
 	buf                []byte
 	dataStart, dataEnd int
 	start, end         int
@@ -96,14 +96,14 @@ func NewReader(src io.Reader, limit int) *Reader {
 	return &Reader{src: src, limit: min(limit, math.MaxInt-firstRead)}
 }
 
-// Split has events told apart that only a line end stands between, against the
-// standard: where a second line of data comes and the first is something whole
-// by itself, they are two events. It is to be called before the first Next.
+// Split makes the Reader accept events that are separated by a single line end,
+// against the standard: if whole reports that the first line of data is an event by
+// itself, a second line of data begins another event. Call it before the first Next.
 func (r *Reader) Split(whole func(data []byte) bool) { r.whole = whole }
 
 // Next returns the next event. It blocks as long as src does. At the end it
-// returns io.EOF, or io.ErrUnexpectedEOF if the stream ended within an event,
-// or the error of src, or a *TooLargeError; after that, the same again.
+// returns io.EOF, or io.ErrUnexpectedEOF if the stream ended within an event, or
+// the error of src, or a *TooLargeError. Later calls return the same error.
 func (r *Reader) Next() (Event, error) {
 	if !r.hasData {
 		r.dataStart, r.dataEnd = 0, 0 // the last event's, given back by this call
@@ -122,8 +122,8 @@ func (r *Reader) Next() (Event, error) {
 	}
 }
 
-// Close gives the reader's memory back; events are no longer valid after it. It
-// does not close src. A Reader that is not closed costs its memory, no more.
+// Close gives the reader's memory back, after which events are no longer valid. It
+// does not close src. A Reader that is not closed leaks nothing.
 func (r *Reader) Close() {
 	if buf := r.buf; len(buf) == firstRead {
 		firstBuffers.Put(&buf)
@@ -137,9 +137,9 @@ var firstBuffers = sync.Pool{New: func() any { b := make([]byte, firstRead); ret
 // so far. After Next has returned an event, that is where it ends.
 func (r *Reader) Offset() int64 { return r.total - int64(r.end-r.start) }
 
-// Rest returns the data of an event that was not ended when the stream was, as
-// if it had been, or a last line that is not of the standard's form. It is
-// valid after Next has returned io.ErrUnexpectedEOF.
+// Rest returns the data of the unfinished event at the end of the stream, or a last
+// line that is not in the standard's form. It is valid after Next has returned
+// io.ErrUnexpectedEOF.
 func (r *Reader) Rest() []byte {
 	data := append([]byte(nil), r.buf[r.dataStart:r.dataEnd]...)
 	line := unmarked(r.buf[r.start:r.end])
@@ -156,8 +156,8 @@ func (r *Reader) Rest() []byte {
 	return data
 }
 
-// take adds a line to the event under construction, and returns what is to be
-// reported, if anything.
+// take adds a line to the event under construction, and returns the event to report,
+// if any.
 func (r *Reader) take(line []byte) (Event, bool) {
 	line = unmarked(line)
 	if len(line) == 0 {

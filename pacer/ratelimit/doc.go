@@ -1,5 +1,5 @@
-// Package ratelimit reads what model servers say in their headers about what is
-// left of their rate limits, and puts it into the words of package pacer:
+// Package ratelimit reads from the headers of model servers what is left of their
+// rate limits, for package pacer:
 //
 //	resp, err := client.Do(req)
 //	if err == nil {
@@ -10,13 +10,11 @@
 //
 // # Promises
 //
-//   - It knows the headers of OpenAI, Azure, Groq, Anthropic (also those of
+//   - It knows the headers of OpenAI, Azure, Groq, Anthropic (with those of
 //     subscriptions), Mistral, Together and OpenRouter, and the RateLimit headers
-//     of the IETF drafts, old and new. It tells them apart by themselves: nobody
-//     has to say which server it is.
-//   - A value that was not sent is not made up. A number of less than zero, a
-//     time in the past, a date that is none, and a count without the time when
-//     it is renewed are as good as not sent.
-//   - There is one answer at most for requests and one for tokens: the tighter
-//     one, where a server counts in several ways.
+//     of the IETF drafts, old and new. It detects which ones a server uses.
+//   - Values are not made up. Negative numbers, times in the past, invalid dates,
+//     and counts without a time of renewal are ignored.
+//   - It returns at most one allowance for requests and one for tokens: the
+//     tightest, if a server has several limits.
 package ratelimit

@@ -13,7 +13,7 @@ type family struct {
 	limit, remaining, reset string
 	tokens                  bool
 	atOnce                  bool
-	onlyEmpty               bool // of use only when nothing is left
+	onlyEmpty               bool // used only when nothing is left
 }
 
 func suffixed(prefix, kind string, tokens bool) family {
@@ -26,12 +26,12 @@ func anthropic(kind string, tokens, onlyEmpty bool) family {
 }
 
 var families = [...]family{
-	// OpenAI, Azure and Groq, which differ in how they write times. All three
-	// fill up evenly; Groq's requests are those of a day.
+	// OpenAI, Azure and Groq write times in different ways. All three fill up
+	// evenly. Groq's requests are those of a day.
 	suffixed("x-ratelimit-", "requests", false),
 	suffixed("x-ratelimit-", "tokens", true),
-	// Anthropic's tokens are the tightest of several limits. What an answer
-	// will take of the output alone is not known, but nothing is nothing.
+	// Anthropic's tokens are the tightest of several limits. How much of the
+	// output limit an answer will take is not known, so only an empty one is used.
 	anthropic("requests", false, false),
 	anthropic("tokens", true, false),
 	anthropic("input-tokens", true, true),
@@ -45,13 +45,13 @@ var families = [...]family{
 	{limit: "ratelimit-limit", remaining: "ratelimit-remaining", reset: "ratelimit-reset", atOnce: true},
 }
 
-// Parse returns what the headers of an answer say is left. The time is that at
-// which they came, for servers that tell dates: these are held against the
-// answer's own Date where that is clearly another, since clocks differ. It returns
-// nil where there is nothing of use.
+// Parse returns what the headers of an answer say is left, or nil if they say
+// nothing of use. The time is when they came, for servers that send dates. If the
+// answer's Date differs from it by more than clocks and the network explain, dates
+// are compared with Date.
 func Parse(h http.Header, now time.Time) []pacer.Allowance {
 	if !speaks(h) {
-		return nil // most answers: not worth two dozen looks
+		return nil // as most answers, which saves two dozen lookups
 	}
 	now = there(h, now)
 	var of [2]best
@@ -92,11 +92,11 @@ func speaks(h http.Header) bool {
 	return false
 }
 
-// apart is by how much two clocks differ at least if they do: a Date has whole
-// seconds, and was on its way for a while.
+// apart is the least difference of a Date that is not explained by its whole seconds
+// and the time on the network.
 const apart = 5 * time.Second
 
-// there is the time where the headers were written.
+// there is the time by the server's clock.
 func there(h http.Header, now time.Time) time.Time {
 	if date, err := http.ParseTime(h.Get("Date")); err == nil && date.Sub(now).Abs() >= apart {
 		return date
@@ -124,8 +124,8 @@ func (b *best) take(a pacer.Allowance) {
 	b.Allowance, b.set = a, true
 }
 
-// subscription reads Anthropic's headers for subscriptions, which tell parts of
-// a limit that has no number: only that nothing is left is of use.
+// subscription reads Anthropic's headers for subscriptions. They give parts of a
+// limit without its number, so only an empty limit is used.
 func subscription(h http.Header, now time.Time, requests *best) {
 	const prefix = "anthropic-ratelimit-unified-"
 	for _, claim := range []string{"", "5h-", "7d-"} {
@@ -143,7 +143,7 @@ func subscription(h http.Header, now time.Time, requests *best) {
 //	RateLimit: "requests";r=12;t=30, "tokens";r=0;t=5
 //	RateLimit-Policy: "requests";q=100;w=60, "tokens";q=30000;w=60
 //
-// and of those before them, which have it without a name:
+// and of the older ones, without a name:
 //
 //	RateLimit: limit=100, remaining=12, reset=30
 func structured(h http.Header, now time.Time, of *[2]best) {
@@ -185,13 +185,13 @@ func structured(h http.Header, now time.Time, of *[2]best) {
 	}
 }
 
-// An item is one of a list, with its parameters.
+// An item is one element of a list, with its parameters.
 type item struct {
 	name   string
 	params map[string]string
 }
 
-// items takes lists apart. Names are quoted or not, and have no commas.
+// items splits lists into items. Names may be quoted, and have no commas.
 func items(values []string) []item {
 	var all []item
 	for _, v := range values {

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// farthest is how far away a reset may be to be believed.
+// farthest is how far away a reset may be at most to be believed.
 const farthest = 32 * 24 * time.Hour
 
-// count reads a number of requests or tokens. Less than none is how some
-// servers say that they do not count.
+// count reads a number of requests or tokens. Some servers send a negative number if
+// they do not count.
 func count(s string) (int, bool) {
 	s = strings.TrimSpace(s)
 	if first, _, ok := strings.Cut(s, ","); ok {
-		s = strings.TrimSpace(first) // old drafts have policies after the number
+		s = strings.TrimSpace(first) // in old drafts policies follow the number
 	}
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(f >= 0) || f > math.MaxInt32*1e6 {
@@ -25,9 +25,8 @@ func count(s string) (int, bool) {
 	return int(min(f, math.MaxInt)), true
 }
 
-// span reads how long it is until a moment that is written as a duration
-// (6m0s, 12ms), as seconds, as seconds or milliseconds since 1970, or as a
-// date.
+// span reads the time until a reset. It may be written as a duration (6m0s, 12ms), as
+// seconds, as seconds or milliseconds since 1970, or as a date.
 func span(s string, now time.Time) (time.Duration, bool) {
 	s = strings.TrimSpace(s)
 	if s == "" {

@@ -20,7 +20,7 @@ func (a *attempt) response(req *http.Request) *http.Response {
 		resp.Header.Del("Content-Length")
 		resp.ContentLength = -1
 	}
-	b := &passedBody{a: a, resp: &resp, release: func() bool { return true }}
+	b := &passthroughBody{a: a, resp: &resp, release: func() bool { return true }}
 	resp.Body = b
 	if a.settled.Load() { // it was whole before there was any output, or is one value
 		b.ready = a.tape.take(-1)
@@ -30,14 +30,14 @@ func (a *attempt) response(req *http.Request) *http.Response {
 	}
 	b.ready = a.tape.take(a.answer.consumed())
 	a.watch.tell((*meter).pause)
-	set := make(chan struct{}) // release must be there before it is called
+	set := make(chan struct{}) // release must be set before interrupt runs
 	b.release = context.AfterFunc(a.ctx, func() { <-set; b.interrupt() })
 	close(set)
 	return &resp
 }
 
-// A passedBody is the body of a committed answer, as the SDK reads it.
-type passedBody struct {
+// A passthroughBody is the body of a committed answer, as the SDK reads it.
+type passthroughBody struct {
 	a       *attempt
 	resp    *http.Response
 	ready   []byte // checked, not yet read
@@ -47,7 +47,7 @@ type passedBody struct {
 }
 
 // Read returns bytes of whole events only.
-func (b *passedBody) Read(p []byte) (int, error) {
+func (b *passthroughBody) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
@@ -69,7 +69,7 @@ func (b *passedBody) Read(p []byte) (int, error) {
 }
 
 // fetch reads the next piece of the answer. It has the turn, and gives it back.
-func (b *passedBody) fetch() {
+func (b *passthroughBody) fetch() {
 	a := b.a
 	a.watch.tell((*meter).resume)
 	_, err := a.next()
@@ -88,8 +88,8 @@ func (b *passedBody) fetch() {
 		b.ready = a.tape.take(-1)
 		b.whole()
 	default:
-		// What made it fail is not handed on, since the end of a stream would be
-		// taken for a good one. Unless it is the server's own word for it.
+		// The bytes that made it fail are not handed on, since the SDK might take the
+		// end of the stream for a good one. An error event of the server is.
 		if in := (*insideError)(nil); errors.As(err, &in) {
 			b.ready = a.tape.take(a.answer.consumed())
 		}
@@ -99,7 +99,7 @@ func (b *passedBody) fetch() {
 }
 
 // whole ends the call with success.
-func (b *passedBody) whole() {
+func (b *passthroughBody) whole() {
 	b.resp.Trailer = b.a.head.Trailer // those that were not announced are known only now
 	b.a.settle(nil, breaker.Success)
 	b.release()
@@ -107,13 +107,13 @@ func (b *passedBody) whole() {
 	b.turn.end(io.EOF)
 }
 
-func (b *passedBody) fail(failed *Error) {
+func (b *passthroughBody) fail(failed *Error) {
 	b.release()
 	b.turn.end(b.a.call.fail(failed))
 }
 
 // interrupt ends a body whose context has ended while nobody was reading it.
-func (b *passedBody) interrupt() {
+func (b *passthroughBody) interrupt() {
 	if !b.turn.seize() {
 		return
 	}
@@ -127,9 +127,9 @@ func (b *passedBody) interrupt() {
 	b.fail(failed)
 }
 
-// Close gives back all that the answer holds. An answer closed before its end
-// counts for nothing.
-func (b *passedBody) Close() error {
+// Close gives back all that the answer holds. An answer that is closed before its
+// end counts neither as a success nor as a failure.
+func (b *passthroughBody) Close() error {
 	b.closed.Store(true)
 	if b.turn.ended() == nil {
 		b.a.call.stop()
@@ -141,7 +141,7 @@ func (b *passedBody) Close() error {
 // A tape keeps the bytes of an answer until they have been checked.
 type tape struct {
 	buf   []byte
-	start int64 // where in the answer buf begins, with what was left out before it
+	start int64 // the offset in the answer at which buf begins, counting what was left out
 }
 
 // take returns the bytes up to an offset of the answer, or all of them.

@@ -2,28 +2,28 @@ package llmclient
 
 import "sync"
 
-// shelves hold the calls in flight. There are several, so that thousands of
+// A callTable holds the calls in flight. It has several shards, so that thousands of
 // calls that begin or end at once do not wait for one another.
-type shelves [16]shelf
+type callTable [16]callShard
 
-type shelf struct {
+type callShard struct {
 	mu     sync.Mutex
 	calls  []*call // nil where a place is free
 	free   []int32 // the places that are
 	closed bool
 }
 
-func (s *shelves) of(cl *call) *shelf { return &s[cl.id%uint64(len(s))] }
+func (t *callTable) of(cl *call) *callShard { return &t[cl.id%uint64(len(t))] }
 
-// put takes a call in and counts it, or reports false if the shelves are closed.
-func (s *shelves) put(cl *call, count *sync.WaitGroup) bool {
-	h := s.of(cl)
+// put takes a call in and counts it, or reports false if the table is closed.
+func (t *callTable) put(cl *call, count *sync.WaitGroup) bool {
+	h := t.of(cl)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return false
 	}
-	count.Add(1) // under the lock: who has closed the shelves may wait
+	count.Add(1) // under the lock: whoever has closed the table may wait
 	if n := len(h.free); n > 0 {
 		cl.place, h.free = h.free[n-1], h.free[:n-1]
 		h.calls[cl.place] = cl
@@ -36,8 +36,8 @@ func (s *shelves) put(cl *call, count *sync.WaitGroup) bool {
 
 // take takes a call out. It touches no other call: when thousands end at once,
 // each of those would have to be fetched from memory again.
-func (s *shelves) take(cl *call) {
-	h := s.of(cl)
+func (t *callTable) take(cl *call) {
+	h := t.of(cl)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.calls[cl.place] = nil
@@ -47,9 +47,9 @@ func (s *shelves) take(cl *call) {
 }
 
 // all lists the calls.
-func (s *shelves) all() (list []*call) {
-	for i := range s {
-		h := &s[i]
+func (t *callTable) all() (list []*call) {
+	for i := range t {
+		h := &t[i]
 		h.mu.Lock()
 		for _, cl := range h.calls {
 			if cl != nil {
@@ -62,12 +62,12 @@ func (s *shelves) all() (list []*call) {
 }
 
 // close lets no further call in, and lists those that are there.
-func (s *shelves) close() []*call {
-	for i := range s {
-		h := &s[i]
+func (t *callTable) close() []*call {
+	for i := range t {
+		h := &t[i]
 		h.mu.Lock()
 		h.closed = true
 		h.mu.Unlock()
 	}
-	return s.all()
+	return t.all()
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// saidRetryAfter returns how long the endpoint asks to wait in the body of an
-// error: gateways drop headers, and Google has none. It may say so in members,
-// in words, and in the error of a provider that it quotes; the longest counts.
+// saidRetryAfter returns how long the endpoint asks to wait in the body of an error,
+// since gateways drop headers and Google sends none. The time may stand in members,
+// in words, and in a provider's error that is quoted; the longest counts.
 func saidRetryAfter(e *chat.ServerError, now time.Time) (time.Duration, bool) {
 	if e == nil {
 		return 0, false
@@ -45,8 +45,8 @@ const (
 	maxQuotes    = 2 // a gateway before a gateway quotes a quote
 )
 
-// members looks at members that name a time, and into those that wrap others:
-// not into any, as one may be the request.
+// members looks at members that name a time, and into known members that wrap others.
+// It does not look into all, since one may hold the request.
 func (s *saidTimes) members(v any, depth int) {
 	if depth > maxSaidDepth {
 		return
@@ -95,7 +95,7 @@ func (s *saidTimes) value(v any, scale float64) {
 	s.take(d, ok)
 }
 
-// headers takes those of a provider, which gateways show in the body.
+// headers takes a provider's headers, which gateways show in the body.
 func (s *saidTimes) headers(v any) {
 	all, _ := v.(map[string]any)
 	h := make(http.Header, len(all))
@@ -108,13 +108,13 @@ func (s *saidTimes) headers(v any) {
 	s.take(resetAfter(h, s.now))
 }
 
-// spokenAt is what stands before a time to wait for: "Please try again in
+// spokenAt matches the words before a time to wait for: "Please try again in
 // 7m12.5s", "retry after 26 seconds", "Please wait 41 seconds", "reset after 2h".
 var spokenAt = regexp.MustCompile(`(?i)\b(?:(?:try(?:ing)? again|retry(?:ing)?|resets?|available(?: again)?|wait) (?:in|after|for)|wait)(?: about| approximately| at least| another)? `)
 
 // Moments at which to come back, as they are named to people: "You will regain
 // access on 2026-12-01 at 00:00 UTC", "Limit resets at: 2026-12-01 21:54:18 UTC".
-// Times of day without a date are those of the reader's clock, and left alone.
+// Times of day without a date are in an unknown zone and are ignored.
 const (
 	momentWords = `(\d{4}-\d\d-\d\d)(?:(?:T| at | )(\d\d:\d\d(?::\d\d)?)(?:\.\d+)?(?: ?(Z|UTC|GMT|[+-]\d\d:?\d\d)\b)?)?`
 	momentAfter = `(?i)(?:\b(?:resets?|regain access|again|retry)(?: (?:on|at|after|from))?:?|将(?:在|于)) ?`
@@ -125,9 +125,9 @@ var (
 	spokenMoment = regexp.MustCompile(momentAfter + momentWords)
 )
 
-// moment takes one that has been found. Where no zone is named it may be wrong by
-// half a day and more, so it counts only if it is further away than that: then
-// nobody waits for it, and all learn that they need not.
+// moment takes a moment that has been found. Without a zone it may be wrong by half a
+// day and more, so it counts only if it is more than a day away: no call waits that
+// long, and the error says so.
 func (s *saidTimes) moment(found []string) {
 	if found == nil {
 		return
@@ -156,8 +156,7 @@ func (s *saidTimes) moment(found []string) {
 	}
 }
 
-// text takes the times in what is said to a person, and in an error that is
-// quoted there.
+// text takes the times in a message, and in an error that is quoted there.
 func (s *saidTimes) text(text string) {
 	text = text[:min(len(text), maxWords)]
 	for _, at := range spokenAt.FindAllStringIndex(text, -1) {
