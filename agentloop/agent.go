@@ -23,24 +23,23 @@ type Config struct {
 
 	Model Model
 
-	// Request is the template of every request: model name, MaxTokens,
-	// Temperature, Priority and the like. Messages, Tools, ToolChoice and Caller are
-	// the loop's and must be empty; OnOutput, OnBytes and OnWait are called after the
-	// loop's own. Finishing is also set when at most one step of the Progression is missing,
-	// so that a client may let those go first that are about to be done.
+	// Request is the template of every request: model name, MaxTokens, Temperature,
+	// Priority and the like. The loop sets Messages, Tools, ToolChoice and Caller, which
+	// must be empty. OnOutput, OnBytes and OnWait are called after the loop's own. The
+	// loop sets Finishing when at most one step of the Progression is missing, so that a
+	// client can prefer agents that are about to be done.
 	Request chat.Request
 
 	// System instructs the model. It replaces a system message at the head of
 	// Messages.
 	System string
 
-	// Messages is a conversation to go on with, such as Result.Messages of an
-	// earlier run. What a strict server would refuse in it (calls without
-	// results, say, or a system message in its midst, which goes to the head) is
-	// mended in the agent's own copy.
+	// Messages is a conversation to go on with, such as Result.Messages of an earlier
+	// run. The agent mends in its own copy what a strict server would refuse: calls
+	// without results, say, or a system message in its middle, which goes to the head.
 	Messages []chat.Message
 
-	// Task is what the agent is to do: a message of the user behind Messages.
+	// Task is what the agent is to do: a user message after Messages.
 	Task string
 
 	// Tools are what the model may call. See [NewTool].
@@ -50,97 +49,91 @@ type Config struct {
 	// agent is done when the model answers with text instead of a call.
 	Progression Progression
 
-	// ReadOnly makes the agent one that only looks: tools whose Effect is not
-	// EffectNone are not offered, and the steps that only they take drop out of the
-	// Progression. It is done when it has taken the steps that are left and answers
-	// with text. So one configuration serves those who write and those who review.
+	// ReadOnly makes the agent one that only looks. It offers only tools whose Effect is
+	// EffectNone, and drops the steps that only other tools take. The agent is done when
+	// it has taken the remaining steps and answers with text. So one configuration
+	// serves writers and reviewers.
 	ReadOnly bool
 
 	// MaxRounds bounds the answers asked of the model. Zero means 100, a
 	// negative value no bound.
 	MaxRounds int
 
-	// MaxTotalTokens bounds the tokens that all answers take, with what they were
-	// asked with; where the server does not count, by estimate. MaxToolCalls bounds
-	// the calls that run, and MaxCost the sum of what Price says of each answer, in
-	// the unit of Price. What runs in the agent's tools (see [Agent.Run]) counts as
-	// well. Each is looked at before the next request; calls beyond MaxToolCalls
-	// are not run. Then the agent ends as Exhausted, with a [BudgetError]. Zero and
-	// negative values mean no bound.
+	// MaxTotalTokens bounds the tokens of all requests and answers; where the server
+	// does not count, they are estimated. MaxToolCalls bounds the calls that run.
+	// MaxCost bounds the sum of what Price returns for each answer, in the unit of
+	// Price. Agents that run in the agent's tools (see [Agent.Run]) count as well. The
+	// budgets are checked before each request; calls beyond MaxToolCalls are not run.
+	// Then the agent ends as Exhausted, with a [BudgetError]. Zero and negative values
+	// mean no bound.
 	MaxTotalTokens int64
 	MaxToolCalls   int
 	MaxCost        float64
 	Price          func(*chat.Usage) float64
 
-	// Window is the model's context window in tokens; the answer's share of it is
-	// Request.MaxTokens, or an eighth of it if that is not set, at most 4096. A
-	// conversation that would not fit is shrunk before the request is sent: old
-	// results of tools first, then, with Summarize, the model sums up all but the
-	// last rounds, then the newest results are cut. If all that does not make it
-	// fit, the agent ends as Exhausted, with a [ContextError]. Zero means that
-	// nobody knows: then it is shrunk when the model says so, see [Model].
+	// Window is the model's context window in tokens. The answer's share of it is
+	// Request.MaxTokens, or an eighth of Window if that is not set, at most 4096. A
+	// conversation that would not fit is shrunk before the request is sent: old results
+	// of tools are left out first; then, with Summarize, the model sums up all but the
+	// last rounds; then the newest results are cut. If it still does not fit, the agent
+	// ends as Exhausted, with a [ContextError]. Zero means unknown: then the
+	// conversation is shrunk when the model says that it is too long, see [Model].
 	Window    int
 	Summarize bool
 
-	// Nudges is how many answers in a row may be of no use (empty, thought
-	// only, cut off, a stop with steps missing, calls of which none could run)
-	// and are met with advice. Zero means 2, a negative value none. Progress
-	// ends the row.
+	// Nudges is how many useless answers in a row are met with advice: empty, reasoning
+	// only, cut off, a stop with steps missing, or no call that could run. Zero means 2,
+	// a negative value none. Progress ends the row.
 	Nudges int
 
-	// NarrowedTries is how often the model is then offered only the tools of the
-	// step that is due. Zero means 1, a negative value none.
+	// NarrowedTries is how many requests then offer only the tools of the step that is
+	// due. Zero means 1, a negative value none.
 	NarrowedTries int
 
-	// ForcedTries is how often it is then made to take the step: tool_choice
-	// demands it too; a server that refuses tool_choice is asked without it from
-	// then on, by all agents of the group. Zero means 2, a negative value none. Then the agent ends as Stalled,
-	// with the last cause. Without a progression there is nothing to narrow or
-	// force.
+	// ForcedTries is how many requests then demand the step with tool_choice. If a
+	// server refuses tool_choice, all agents of the group ask it without from then on.
+	// Zero means 2, a negative value none. Then the agent ends as Stalled, with the last
+	// cause. Without a progression there is nothing to narrow or force.
 	ForcedTries int
 
-	// Repeats is how many rounds in a row may bring nothing new: calls that
-	// give for the same arguments what they gave before, or fail again. If only
-	// the arguments are new and the results are old, or errors, or the results of the
-	// same calls are new in words with digits alone (numbers, times, ids), it takes three
-	// times as many; if the arguments are new and have 128 bytes or more, which is work,
-	// and the results are old, nine times. A call that counts for a step is news. A call that fails is news only if its error has other words
-	// than before, numbers and times apart, and if it was work, or something new was
-	// done since it failed last, as between two runs of a compiler. From half of it
-	// on the model is warned in the results, from three quarters on such calls are
-	// not run, and then the agent ends as Stalled, with a [RepeatError]. Zero means
-	// 10, a negative value no bound.
+	// Repeats is how many rounds in a row may bring nothing new: calls that give for
+	// the same arguments what they gave before, or fail again. It is three times as
+	// many where only arguments or numbers are new, and nine times where the arguments
+	// are long enough to be work (128 bytes). From half of it on the model is warned,
+	// from three quarters on such calls are not run, and then the agent ends as
+	// Stalled, with a [RepeatError]; docs/repeats.md of this module has the table. Zero
+	// means 10, a negative value no bound.
 	Repeats int
 
-	// RepeatWindow is how many calls back one is known again, and so how long a
-	// cycle of calls may be to be seen. Zero means 256.
+	// RepeatWindow is how many calls are remembered, and so how long a cycle of calls
+	// can be and still be seen. Zero means 256.
 	RepeatWindow int
 
-	// ToolDeadline bounds each call of a tool that has no Deadline of its own.
+	// ToolTimeout bounds each call of a tool that has no Timeout of its own.
 	// Zero means one minute, a negative value none.
-	ToolDeadline time.Duration
+	ToolTimeout time.Duration
 
-	// ParallelTools is how many calls of one message run at the same time.
-	// Zero means 8, a negative value all of them.
-	ParallelTools int
+	// MaxParallelTools is how many calls of one message run at the same time. Zero means 8,
+	// a negative value means all of them.
+	MaxParallelTools int
 
 	// MaxResult is how many bytes of a tool's result the model gets; the rest
 	// is cut with a note. Zero means 64 KiB, a negative value no bound.
 	MaxResult int
 
-	// Deadline bounds the agent's run from its start. Zero or a negative value
-	// means none of its own: the group's holds.
-	Deadline time.Duration
+	// Timeout bounds the agent's run from its start. Zero or a negative value means that
+	// only the group's Timeout bounds it.
+	Timeout time.Duration
 
-	// Draft, if not nil, saves what an agent that did not end as Done has
-	// produced, and returns where. It is called once, with all of the result
-	// but Draft and DraftErr, after the agent has started and has ended in any
-	// other way. It may panic or fail. Its context lives one second
-	// (GroupConfig.DraftDeadline) beyond the agent's; then it is left behind.
+	// Draft, if not nil, saves the work of an agent that did not end as Done, and
+	// returns where. It is called once, after the agent has ended, with the complete
+	// result except Draft and DraftErr; not if the agent never started. It may panic or
+	// fail. Its context lives one second (GroupConfig.DraftTimeout) longer than the
+	// agent's; then it is left behind.
 	//
-	// If the outcome is Abandoned, or Result.Abandoned is not empty, a tool may
-	// still be at work: what Draft shares with tools needs a lock that the
-	// tools do not hold while they wait.
+	// If the outcome is Abandoned, or Result.Abandoned is not empty, a tool may still be
+	// at work. Data that Draft shares with tools needs a lock that the tools do not hold
+	// while they wait.
 	Draft func(ctx context.Context, r *Result) (where string, err error)
 
 	// OnEvent, if not nil, hears what happens to this agent, in order. See
@@ -150,27 +143,27 @@ type Config struct {
 
 // The defaults of Config.
 const (
-	defaultMaxRounds     = 100
-	defaultNudges        = 2
-	defaultNarrowedTries = 1
-	defaultForcedTries   = 2
-	defaultRepeats       = 10
-	defaultRepeatWindow  = 256
-	defaultToolDeadline  = time.Minute
-	defaultParallelTools = 8
-	defaultMaxResult     = 64 << 10
+	defaultMaxRounds        = 100
+	defaultNudges           = 2
+	defaultNarrowedTries    = 1
+	defaultForcedTries      = 2
+	defaultRepeats          = 10
+	defaultRepeatWindow     = 256
+	defaultToolTimeout      = time.Minute
+	defaultMaxParallelTools = 8
+	defaultMaxResult        = 64 << 10
 )
 
-// What is set to more than endless and forever is as good as endless. They are taken for
-// it, so that sums and multiples of what is set do not overflow.
+// Larger values than endless and forever are replaced by these, so that sums and
+// multiples of them do not overflow.
 const (
 	endless = math.MaxInt >> 8
 	forever = time.Duration(math.MaxInt64 >> 3)
 )
 
-// An Agent is a model, tools, a task and the steps that complete it. It holds
-// no state of a run, so it may run more than once, also at the same time if
-// its tools can bear it.
+// An Agent is a model, tools, a task and the steps that complete it. It holds no
+// state of a run, so it may run more than once, even at the same time if its tools
+// allow that.
 type Agent struct {
 	cfg   Config
 	tools map[string]*Tool
@@ -195,8 +188,8 @@ func New(cfg Config) (*Agent, error) {
 	fill(&c.ForcedTries, defaultForcedTries)
 	fill(&c.Repeats, defaultRepeats)
 	fill(&c.RepeatWindow, defaultRepeatWindow)
-	fill(&c.ToolDeadline, defaultToolDeadline)
-	fill(&c.ParallelTools, defaultParallelTools)
+	fill(&c.ToolTimeout, defaultToolTimeout)
+	fill(&c.MaxParallelTools, defaultMaxParallelTools)
 	fill(&c.MaxResult, defaultMaxResult)
 	if c.ReadOnly {
 		a.onlyLook()
@@ -253,7 +246,7 @@ func (a *Agent) check() error {
 	return a.open()
 }
 
-// onlyLook takes away all tools that change something.
+// onlyLook removes all tools that change something.
 func (a *Agent) onlyLook() {
 	lacks := func(tool string) bool { return a.tools[tool].Effect != EffectNone }
 	a.cfg.Progression = a.cfg.Progression.without(lacks)
@@ -314,13 +307,13 @@ func (a *Agent) Name() string { return a.cfg.Name }
 
 // Run runs the agent alone: as a [Group] of one, with the group's defaults.
 //
-// In a tool of another agent, with the tool's context, it runs the agent as one
-// of that agent's group: under its deadline, its watchdog and its policies, with
-// its events, and with what it uses booked on the budgets of the agent whose tool
-// it is as well. Its result is also in Report.Children. It ends with the group also
-// if the tool does not wait for it. Set Tool.RunsAgents, or the deadline of tools, a
-// minute, is that of the agent as well. How deep this may go says
-// GroupConfig.MaxDepth.
+// If a tool of another agent calls it with the tool's context, it runs the agent as a
+// member of that agent's group: with the group's deadline, watchdog, policies and
+// events. It ends with the group even if the tool does not wait for it. Its expenses
+// count on the budgets of both agents, and its result is also in Report.Children. Set
+// Tool.RunsAgents for such a tool; otherwise the tool's timeout, one minute, bounds
+// the agent as well. GroupConfig.MaxDepth bounds how deep agents run in tools of
+// agents.
 func (a *Agent) Run(ctx context.Context) Result {
 	if r := self(ctx); r != nil {
 		return r.group.child(ctx, a)

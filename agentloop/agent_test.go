@@ -175,15 +175,15 @@ func TestAgentDeadline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				res := runOne(t, agentloop.Config{Model: play(after(c.answer, says("ok"))), Deadline: time.Minute})
+				res := runOne(t, agentloop.Config{Model: play(after(c.answer, says("ok"))), Timeout: time.Minute})
 				assert.Equal(t, c.want, res.Outcome)
 				assert.Equal(t, min(c.answer, time.Minute), res.Duration)
 				if c.want == agentloop.Done {
 					return
 				}
-				de, ok := errors.AsType[*agentloop.DeadlineError](res.Err)
+				de, ok := errors.AsType[*agentloop.TimeoutError](res.Err)
 				require.True(t, ok, "Err = %v", res.Err)
-				assert.Equal(t, agentloop.DeadlineError{Of: "agent", Limit: time.Minute}, *de)
+				assert.Equal(t, agentloop.TimeoutError{Of: "agent", Limit: time.Minute}, *de)
 				assert.True(t, de.Timeout())
 				assert.NotErrorIs(t, res.Err, context.DeadlineExceeded)
 				assert.Equal(t, "waiting for the model for 1m0s", res.Stuck)

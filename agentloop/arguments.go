@@ -32,9 +32,9 @@ func parseArguments(text string) (json.RawMessage, bool) {
 	return wholeCharacters(raw), json.Valid(raw)
 }
 
-// wholeCharacters puts U+FFFD in the place of each half of a surrogate pair that is
-// escaped in JSON without the other: that is no text, and servers that know refuse
-// every request with it. raw itself is not changed.
+// wholeCharacters replaces each escaped half of a surrogate pair that lacks the other
+// half by U+FFFD. A lone half is no text, and strict servers refuse every request
+// with it. raw itself is not changed.
 func wholeCharacters(raw json.RawMessage) json.RawMessage {
 	var mended json.RawMessage
 	for i := 0; i+1 < len(raw); i++ {

@@ -9,15 +9,15 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// ask gets the next answer. Passing faults are waited out; nothing of them
-// enters the history, so each try goes on from the last completed round.
+// ask gets the next answer. Passing faults are waited out; they leave nothing in the
+// history, so each try goes on from the last completed round.
 func (r *run) ask(ctx context.Context) (*chat.Response, *ending) {
 	r.round.Store(int32(r.res.Rounds + 1))
 	r.asked = time.Now()
 	r.shrinks = 0
 	r.crashes, r.trying = 0, false
 	for {
-		if e := r.tape.again(); e != nil {
+		if e := r.replay.again(); e != nil {
 			return nil, &ending{outcome: e.Outcome, err: &recordedError{e.Error}}
 		}
 		if end := r.fit(ctx, nil); end != nil {
@@ -49,7 +49,7 @@ func (r *run) ask(ctx context.Context) (*chat.Response, *ending) {
 			return nil, &ending{outcome: Failed, err: unsavedError(ans.unsaved)}
 		case ans.err == nil:
 			if u := ans.resp.Usage; u != nil {
-				r.gauge.counted(u.PromptTokens, r.sent())
+				r.tokens.counted(u.PromptTokens, r.sent())
 			}
 			if ans.played {
 				r.res.Replayed++
@@ -97,7 +97,7 @@ func (r *run) request() (*chat.Request, *Step) {
 	req.Restart = r.restarted
 	req.Finishing = req.Finishing || r.prog.finishing()
 	step, _ := r.pressing()
-	press := r.ladder.pressure()
+	press := r.escalation.pressure()
 	if press == advised || step == nil {
 		return &req, nil
 	}
@@ -117,7 +117,7 @@ func (r *run) request() (*chat.Request, *Step) {
 	return &req, step
 }
 
-// A question is what consult has to know of a request beside it.
+// A question holds what consult has to know besides the request.
 type question struct {
 	sent    int    // its bytes
 	doing   string // what the agent does meanwhile
@@ -125,11 +125,11 @@ type question struct {
 	summary bool   // it is for a summary
 }
 
-// consult makes one model call and pays for it, or plays one from the journal. It
-// waits for its turn first, and holds it no longer than the call takes. If ctx
-// ends meanwhile there is neither an answer nor a loss.
+// consult makes one model call and books its cost, or plays one from the journal. It
+// waits for its turn first, and holds its place only for the call. If ctx ends
+// meanwhile there is neither an answer nor a loss.
 func (r *run) consult(ctx context.Context, req *chat.Request, q question) (reply, *loss) {
-	if e := r.tape.answer(q.summary, q.forces); e != nil {
+	if e := r.replay.answer(q.summary, q.forces); e != nil {
 		ans := e.reply()
 		ans.played = true
 		if ans.err == nil {
@@ -137,7 +137,7 @@ func (r *run) consult(ctx context.Context, req *chat.Request, q question) (reply
 		}
 		return ans, nil
 	}
-	if !r.tape.live() {
+	if !r.replay.live() {
 		return reply{err: errDone, finished: true}, nil
 	}
 	r.wake()
@@ -149,10 +149,10 @@ func (r *run) consult(ctx context.Context, req *chat.Request, q question) (reply
 		return reply{err: ctx.Err()}, nil
 	}
 	defer r.leavePlace()
-	l := &line{r, r.does(q.doing, model)}
+	l := &callSignals{r, r.does(q.doing, modelPace)}
 	l.listen(req)
 	began := time.Now()
-	call, stop := r.stoppable(context.WithValue(ctx, lineKey{}, l), nil, model)
+	call, stop := r.stoppable(context.WithValue(ctx, callSignalsKey{}, l), nil, modelPace)
 	defer stop(nil)
 	ans, lost := guarded(call, r, inModel, func(ctx context.Context) reply {
 		ans := put(ctx, r.agent.cfg.Model, req)
@@ -164,7 +164,7 @@ func (r *run) consult(ctx context.Context, req *chat.Request, q question) (reply
 	if lost != nil {
 		r.lose(inModel, "", began, lost)
 	}
-	if stall := r.pulse.endedFor(nil, call); stall != nil && ctx.Err() == nil && (lost != nil || ans.err != nil) {
+	if stall := r.liveness.endedFor(nil, call); stall != nil && ctx.Err() == nil && (lost != nil || ans.err != nil) {
 		ans, lost = reply{err: stall, retryable: true}, nil
 	}
 	switch {
@@ -175,7 +175,7 @@ func (r *run) consult(ctx context.Context, req *chat.Request, q question) (reply
 		g.answeredIn(time.Since(began))
 		g.troubles.answered(r, began)
 		r.count(ans.resp.Usage, ans.bill)
-		if r.tape != nil {
+		if r.replay != nil {
 			r.keep(answerEntry(&ans, q.summary))
 		}
 	case ans.retryable && ans.after > parkAfter:

@@ -66,7 +66,7 @@ func BenchmarkSilentServer(b *testing.B) {
 		list = append(list, a)
 	}
 	const deadline = 10 * time.Second
-	g, err := agentloop.NewGroup(agentloop.GroupConfig{Agents: list, Deadline: deadline})
+	g, err := agentloop.NewGroup(agentloop.GroupConfig{Agents: list, Timeout: deadline})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -8,23 +8,22 @@ import (
 
 // Texts that say nothing, though they are not empty.
 
-// blank reports whether there is nothing in a text that anybody would see: only space
-// and characters without a look of their own, such as a zero width space, which servers
-// take for nothing as well.
+// blank reports whether a text has nothing visible in it: only space and invisible
+// characters, such as a zero width space. Servers take such a text for empty.
 func blank(text string) bool {
 	return !strings.ContainsFunc(text, func(c rune) bool {
 		return !unicode.IsSpace(c) && !unicode.IsControl(c) && !unicode.Is(unicode.Cf, c)
 	})
 }
 
-// mark is what templates of models put around messages, and servers let through now and
-// then: <|im_end|>, </s>, <end_of_turn>, <｜end▁of▁sentence｜>.
+// mark matches what templates of models put around messages and servers sometimes let
+// through: <|im_end|>, </s>, <end_of_turn>, <｜end▁of▁sentence｜>.
 var mark = regexp.MustCompile(`<\|[^|<>\n]{1,40}\|>|<｜[^｜<>\n]{1,40}｜>|</?s>|<(?:bos|eos|pad|start_of_turn|end_of_turn)>|\[/?INST\]`)
 
-// maxMarks is how long a text of marks alone is, at most.
+// maxMarks bounds the length of a text that consists of marks alone.
 const maxMarks = 200
 
-// wordless reports whether a text is blank but for such marks.
+// wordless reports whether a text is blank apart from such marks.
 func wordless(text string) bool {
 	return blank(text) || len(text) <= maxMarks && blank(mark.ReplaceAllString(text, ""))
 }
@@ -41,9 +40,9 @@ var thoughts = [...]struct{ begin, end string }{
 	{"<|START_THINKING|>", "<|END_THINKING|>"},
 }
 
-// thoughtOnly reports whether a text is nothing but thought, as of a server that
-// leaves it where the answer belongs: in tags, or, where the template has opened
-// them, up to the closing one; or in a channel of its own.
+// thoughtOnly reports whether a text is nothing but reasoning that the server left in
+// the place of the answer: in tags; up to the closing tag, where the template has
+// opened it; or in a channel of its own.
 func thoughtOnly(text string) bool {
 	for _, tag := range thoughts {
 		if strings.HasSuffix(text, tag.end) && !strings.Contains(text, tag.begin) {
@@ -57,8 +56,8 @@ func thoughtOnly(text string) bool {
 	return tagged(text)
 }
 
-// tagged reports whether a text is nothing but thought in tags, the last of which may
-// be open.
+// tagged reports whether a text is nothing but reasoning in tags. The last tag may be
+// open.
 func tagged(text string) bool {
 	rest := behindThoughts(text)
 	return rest != text && wordless(rest)

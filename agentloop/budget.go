@@ -8,18 +8,21 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// The budgets a [BudgetError] may name.
+// A Budget names one of the bounds on what an agent uses.
+type Budget string
+
+// The budgets that a [BudgetError] may name.
 const (
-	BudgetRounds    = "rounds"
-	BudgetTokens    = "tokens"
-	BudgetToolCalls = "tool calls"
-	BudgetCost      = "cost"
+	BudgetRounds    Budget = "rounds"     // Config.MaxRounds
+	BudgetTokens    Budget = "tokens"     // Config.MaxTotalTokens
+	BudgetToolCalls Budget = "tool calls" // Config.MaxToolCalls
+	BudgetCost      Budget = "cost"       // Config.MaxCost
 )
 
-// A BudgetError says which budget is used up. Wall time is a [DeadlineError].
+// A BudgetError says which budget is used up. Wall time is a [TimeoutError].
 type BudgetError struct {
-	Budget string // one of the constants
-	Agent  string // whose it is: the agent's, or that of one in whose tool it runs
+	Budget Budget
+	Agent  string // whose budget it is: the agent's, or that of one in whose tool it runs
 	Used   float64
 	Limit  float64
 }
@@ -28,7 +31,7 @@ func (e *BudgetError) Error() string {
 	return fmt.Sprintf("budget of %s used up: %s of %s (agent %q)", e.Budget, number(e.Used), number(e.Limit), e.Agent)
 }
 
-// Is reports whether target is [ErrRounds], if that is what is used up.
+// Is reports whether target is [ErrRounds] and the rounds are used up.
 func (e *BudgetError) Is(target error) bool { return target == ErrRounds && e.Budget == BudgetRounds }
 
 func number(x float64) string {
@@ -45,7 +48,7 @@ type expenses struct {
 	cost   atomic.Uint64
 }
 
-// pay books what a model call used, on the agent and on those in whose tools
+// pay books the cost of a model call, on the agent and on all agents in whose tools
 // it runs.
 func (r *run) pay(tokens int64, cost float64) {
 	for ; r != nil; r = r.parent {
@@ -59,8 +62,8 @@ func (r *run) pay(tokens int64, cost float64) {
 	}
 }
 
-// admitTool books one call of a tool, or reports false if there is no budget
-// for it and it was not made already.
+// admitTool books one call of a tool. It reports false if there is no budget for it,
+// unless the call was already made.
 func (r *run) admitTool(made bool) bool {
 	for x := r; x != nil; x = x.parent {
 		if n := x.agent.cfg.MaxToolCalls; n > 0 && x.spent.calls.Add(1) > int64(n) && !made {
@@ -105,8 +108,8 @@ type bill struct {
 	cost    float64
 }
 
-// billOf asks Price what an answer cost. sent is how many bytes it was asked with.
-// A server that counts nothing says so with nothing, or with zeros.
+// billOf asks Price for the cost of an answer. sent is the size of the request in
+// bytes. A server that does not count tokens sends no usage, or zeros.
 func (c *Config) billOf(resp *chat.Response, sent int) bill {
 	u := resp.Usage
 	var b bill

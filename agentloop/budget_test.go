@@ -71,7 +71,7 @@ func TestEachBudgetIsNamed(t *testing.T) {
 			assert.Equal(t, c.rounds, res.Rounds)
 			assert.Equal(t, c.calls, res.ToolCalls)
 			assert.Equal(t, []string{"write", "save"}, res.Missing)
-			assert.ErrorContains(t, res.Err, "budget of "+c.want.Budget+" used up")
+			assert.ErrorContains(t, res.Err, "budget of "+string(c.want.Budget)+" used up")
 			assert.Equal(t, c.want.Budget == agentloop.BudgetRounds, errors.Is(res.Err, agentloop.ErrRounds))
 		})
 	}

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// maxQueued is how many events wait for a slow consumer before new ones are
-// dropped, but for those that are vital.
+// maxQueued is how many events wait for a slow consumer. Beyond, new ones are dropped
+// unless they are vital.
 const maxQueued = 1 << 16
 
-// flushTime is how long a group waits at its end for consumers to hear what is
-// queued. They go on hearing it afterwards.
+// flushTime is how long a group waits at its end until consumers have got all queued
+// events. Later ones still reach them in the background.
 const flushTime = time.Second
 
 // A bus takes events from all agents without ever blocking them, and gives
@@ -26,10 +26,10 @@ type bus struct {
 	wake chan struct{} // holds a token if there may be something to do
 	done chan struct{} // closed when all is delivered after close
 
-	// What is being delivered; of the goroutine that does.
+	// The event that is being delivered; used by the delivering goroutine alone.
 	now  Event
 	ears [3]func(Event)
-	rest []func(Event) // who is still to hear it
+	rest []func(Event) // the consumers that have not got it yet
 
 	mu      sync.Mutex
 	queue   []Event
@@ -81,7 +81,7 @@ func (b *bus) emit(e Event) {
 	b.nudge()
 }
 
-// vital reports whether an event is told however many others wait: ends, and what
+// vital reports whether an event is queued even if the queue is full: ends, and what
 // is told only once. There are few of them.
 func vital(kind EventKind) bool {
 	switch kind {
@@ -98,8 +98,8 @@ func (b *bus) nudge() {
 	}
 }
 
-// close waits for a while until everything is delivered, and returns how many
-// events were dropped.
+// close waits for a while until everything is delivered, and returns how many events
+// were dropped.
 func (b *bus) close(wait time.Duration) (dropped int) {
 	if b == nil {
 		return 0
@@ -153,7 +153,7 @@ func (b *bus) deliver() {
 	}
 }
 
-// listeners returns who is to hear an event.
+// listeners returns the consumers of an event.
 func (b *bus) listeners(e Event) []func(Event) {
 	list := b.ears[:0]
 	for _, f := range [...]func(Event){b.line, b.by[e.Agent], b.all} {
@@ -164,7 +164,7 @@ func (b *bus) listeners(e Event) []func(Event) {
 	return list
 }
 
-// one lets one consumer hear one event; its panic is its own affair.
+// one gives an event to one consumer. A panic of the consumer harms nobody else.
 func (b *bus) one(e Event, hear func(Event)) {
 	defer func() {
 		if v := recover(); v != nil && b.logger != nil {
@@ -175,8 +175,8 @@ func (b *bus) one(e Event, hear func(Event)) {
 	hear(e)
 }
 
-// log writes the event as a line. Message texts are stable, what models and
-// tools say is left out.
+// log writes the event as a line. Message texts are stable; output of models and
+// tools is left out.
 func (b *bus) log(e Event) {
 	level := slog.LevelDebug
 	switch e.Kind {

@@ -16,7 +16,7 @@ type toolCall struct {
 	chat.ToolCall       // as it stands in the history
 	tool          *Tool // nil if it must not run
 	of            *run
-	act           *act // what the watchdog sees of it
+	act           *activity // what the watchdog sees of it
 
 	answered bool
 	text     string // the result, as the model will see it
@@ -24,26 +24,26 @@ type toolCall struct {
 	ran      bool
 	ok       bool
 	err      error // what the tool returned
-	// nobody knows whether it took effect
+	// uncertain: nobody knows whether the call took effect.
 	uncertain bool
 	fatal     bool
-	// the tool cannot catch up with what is recorded
+	// unplayable: the tool cannot catch up with what is recorded.
 	unplayable bool
 	lost       *loss
 	began      time.Time
 	took       time.Duration
 
-	// The journal knows of it: that comes before any reason to refuse it.
+	// known: it is in the journal. That overrules any reason to refuse it.
 	known bool
-	// The call of the same message that this one is the same as, or nil.
+	// same is an equal call earlier in the same message, or nil.
 	same *toolCall
 }
 
 // in names the tool in panics, abandonments and labels.
 func (c *toolCall) in() string { return "tool " + c.Name }
 
-// within returns the act of the call, or nil for none.
-func (c *toolCall) within() *act {
+// within returns the call's activity; nil for no call.
+func (c *toolCall) within() *activity {
 	if c == nil {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (r *run) calls(ctx context.Context, calls, asked []chat.ToolCall, cut error
 	case ctx.Err() != nil:
 		return r.stopped(ctx, stuck)
 	case last == nil:
-		if b := r.broke(); b != nil && !r.tape.goesOn() { // calls beyond the budget are the end of it
+		if b := r.broke(); b != nil && !r.replay.goesOn() { // calls beyond the budget are the end of it
 			return &ending{outcome: Exhausted, err: b}
 		}
 		if why == nil { // played, and not run then either
@@ -119,7 +119,7 @@ func (r *run) calls(ctx context.Context, calls, asked []chat.ToolCall, cut error
 		}
 		return r.climb(why, "")
 	case progress:
-		r.ladder.down()
+		r.escalation.down()
 	}
 	if r.repeats.over() {
 		return r.impatient(&ending{outcome: Stalled, err: r.repeats.end()})
@@ -127,10 +127,11 @@ func (r *run) calls(ctx context.Context, calls, asked []chat.ToolCall, cut error
 	return nil
 }
 
-// impatient ends the run, unless it went on from here when it did so before: then
-// it had more patience, and what came after that counts. Patience begins anew.
+// impatient ends the run. An exception is a replayed run that went on at this place:
+// then it had more patience, and what came after it counts. Patience begins anew
+// there.
 func (r *run) impatient(end *ending) *ending {
-	if !r.quiet.Load() || r.tape.ends(end.outcome) {
+	if !r.quiet.Load() || r.replay.ends(end.outcome) {
 		return end
 	}
 	r.calm()
@@ -139,7 +140,7 @@ func (r *run) impatient(end *ending) *ending {
 
 // calm makes patience begin anew.
 func (r *run) calm() {
-	r.ladder.down()
+	r.escalation.down()
 	r.repeats = newRepeats(r.agent.cfg.Repeats, r.agent.cfg.RepeatWindow)
 }
 
@@ -164,12 +165,12 @@ func (r *run) settle(c *toolCall) bool {
 	return r.repeats.add(c.Name, json.RawMessage(c.Arguments), c.text, !c.ok) == fresh && c.ok
 }
 
-// admit decides what can be decided before any call has run. What the journal knows
-// of was decided then, also if the agent has other tools by now: in the place of one
-// that is gone stands one of which only the name is known.
+// admit decides what can be decided before any call runs. Calls that the journal
+// knows were decided then, even if the agent has other tools now: a missing tool is
+// replaced by one that has only its name.
 func (r *run) admit(c *toolCall, sent string, cut error) {
 	t := r.agent.tools[c.Name]
-	c.known = r.tape.knows(c.ID)
+	c.known = r.replay.knows(c.ID)
 	switch {
 	case c.known && t == nil:
 		c.tool = &Tool{Name: c.Name}
@@ -190,10 +191,10 @@ func (r *run) admit(c *toolCall, sent string, cut error) {
 	}
 }
 
-// twins finds the calls of a message that are the same as an earlier one: models that
-// write many calls at once write one again and again. What changes something is done
-// once. A call of another tool between them may be what it is done again for, as it is
-// saved again for what was appended, and so may any of a Sequential one.
+// twins finds calls that equal an earlier call of the same message: models that write
+// many calls at once repeat some. A call that changes something is made once. It is
+// no twin if a call of another tool stands between the two, which may be the reason
+// to repeat it (save, append, save), or, for a Sequential tool, any other call.
 func twins(list []toolCall) {
 	if len(list) < 2 {
 		return
@@ -221,7 +222,7 @@ func twins(list []toolCall) {
 	}
 }
 
-// share gives a call the result of the one that it is the same as.
+// share gives a call the result of its equal.
 func (r *run) share(c *toolCall) {
 	c.answered, c.refused, c.text = true, c.same.refused, c.same.text
 	if c.same.ran {
@@ -236,12 +237,12 @@ func (r *run) refuse(c *toolCall, why error, text string) {
 	r.emit(Event{Kind: EventToolRefused, Tool: c.Name, CallID: c.ID, Err: why})
 }
 
-// waves runs the calls, those that may run together at the same time. A call
-// waits for all before it if either is Sequential, if its step is not due yet
-// and they may take the one before, or if it would complete the work: what is
-// saved must hold what was appended. After such a call none is begun before it
-// is known whether there is more to do. It returns the error of a tool that
-// declared it fatal.
+// waves runs the calls, in parallel where that is allowed. A call waits for all calls
+// before it in three cases: one of them or it is Sequential; its step is not due yet
+// and they may take the step before; or it would complete the work, since what is
+// saved must hold what was appended. After a call that may complete the work, the
+// next ones wait for its result. waves returns the error of a tool that declared it
+// fatal.
 func (r *run) waves(ctx context.Context, list []toolCall) (fatal error) {
 	for i := 0; i < len(list); {
 		var wave []*toolCall
@@ -292,7 +293,7 @@ func (r *run) waves(ctx context.Context, list []toolCall) (fatal error) {
 			if c.ok {
 				step, counts := r.prog.take(c.Name)
 				if counts { // one of the times that were asked for, whatever it said
-					r.ladder.down()
+					r.escalation.down()
 					r.repeats.round = fresh
 				}
 				if step != "" {
@@ -304,15 +305,15 @@ func (r *run) waves(ctx context.Context, list []toolCall) (fatal error) {
 	return fatal
 }
 
-// wave runs calls at the same time, at most ParallelTools of them, and returns
+// wave runs calls at the same time, at most MaxParallelTools of them, and returns
 // when each has a result. That is bounded: execute does not wait for tools.
 func (r *run) wave(ctx context.Context, calls []*toolCall) {
 	agents := ctx // ends with the agent, not with the wave
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	r.does(doing(calls), ends)
+	r.does(doing(calls), endsItself)
 
-	width := r.agent.cfg.ParallelTools
+	width := r.agent.cfg.MaxParallelTools
 	if width < 0 {
 		width = len(calls)
 	}

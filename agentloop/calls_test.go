@@ -43,7 +43,7 @@ func TestParallelCallsGetTheirOwnResultsInOrder(t *testing.T) {
 			}
 			most = 0
 			m := play(calls(list...), says("ok"))
-			res := runOne(t, agentloop.Config{Model: m, Tools: []agentloop.Tool{tl}, ParallelTools: width})
+			res := runOne(t, agentloop.Config{Model: m, Tools: []agentloop.Tool{tl}, MaxParallelTools: width})
 			require.Equal(t, agentloop.Done, res.Outcome)
 			return res.Duration, strings.Join(m.last(chat.RoleTool), " ")
 		}
@@ -111,7 +111,7 @@ func TestFatalEndsTheAgentAndItsSiblings(t *testing.T) {
 	assert.NoError(t, agentloop.Fatal(nil))
 }
 
-func TestToolDeadline(t *testing.T) {
+func TestToolTimeout(t *testing.T) {
 	sleepy := func(d time.Duration, obeys bool) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) {
 			if !obeys {
@@ -146,10 +146,10 @@ func TestToolDeadline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tl := tool(t, "t", c.run)
-				tl.Deadline = c.own
+				tl.Timeout = c.own
 				m := play(calls(call("a", "t", `{}`), call("b", "other", `{}`)), says("went on"))
 				res := runOne(t, agentloop.Config{
-					Model: m, ToolDeadline: c.default_,
+					Model: m, ToolTimeout: c.default_,
 					Tools: []agentloop.Tool{tl, tool(t, "other", result("here"))},
 				})
 				assert.Equal(t, agentloop.Done, res.Outcome)
@@ -240,7 +240,7 @@ func TestCancelDuringCalls(t *testing.T) {
 		time.AfterFunc(time.Second, cancel)
 		m := play(calls(call("1", "quick", `{}`), call("2", "slow", `{}`), call("3", "quick", `{}`), call("4", "slow", `{}`)))
 		res := newAgent(t, agentloop.Config{
-			Model: m, ParallelTools: 2,
+			Model: m, MaxParallelTools: 2,
 			Tools: []agentloop.Tool{
 				tool(t, "quick", result("done")),
 				tool(t, "slow", func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() }),
@@ -263,19 +263,19 @@ func TestLastStepTakenAtTheEndCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg, _ := author(t, play(calls(call("", "read", `{}`), call("", "write", `{}`), call("", "save", `{}`))))
 		cfg.Tools[3] = tool(t, "save", func(ctx context.Context) (string, error) { <-ctx.Done(); return "saved just so", nil })
-		cfg.Deadline = time.Second
+		cfg.Timeout = time.Second
 		res := runOne(t, cfg)
 		assert.Equal(t, agentloop.Done, res.Outcome)
 		assert.Equal(t, time.Second, res.Duration)
 	})
 }
 
-// Whoever looks at the goroutines of the process sees whose they are.
+// A goroutine profile of the process shows to which call a goroutine belongs.
 func TestAbandonedGoroutinesCarryTheirName(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	stuck := tool(t, "stuck", func(context.Context) (string, error) { <-release; return "", nil })
-	stuck.Deadline = time.Millisecond
+	stuck.Timeout = time.Millisecond
 	res := runOne(t, agentloop.Config{Name: "anna", Model: play(calls(call("", "stuck", `{}`)), says("ok")), Tools: []agentloop.Tool{stuck}})
 	require.Equal(t, agentloop.Done, res.Outcome)
 
@@ -291,7 +291,7 @@ func TestCallsInLineDoNotRunAfterTheEnd(t *testing.T) {
 		slow := tool(t, "slow", func(ctx context.Context) (string, error) { ran++; <-ctx.Done(); return "", ctx.Err() })
 		res := runOne(t, agentloop.Config{
 			Model: play(calls(call("", "slow", `{}`), call("", "slow", `{"n":2}`))), Tools: []agentloop.Tool{slow},
-			ParallelTools: 1, Deadline: time.Second,
+			MaxParallelTools: 1, Timeout: time.Second,
 		})
 		assert.Equal(t, agentloop.Exhausted, res.Outcome)
 		assert.Equal(t, 1, ran)

@@ -77,7 +77,7 @@ func (c *chaos) misbehave(ctx context.Context) error {
 		agentloop.CancelAgents(ctx, nil, fmt.Sprintf("agent%02d", c.roll(12)))
 	case 14, 15:
 		time.Sleep(c.span(time.Minute))
-		agentloop.Alive(ctx)
+		agentloop.Heartbeat(ctx)
 	case 16:
 		return tooLong{}
 	default:
@@ -131,14 +131,14 @@ func (c *chaos) agent(name string, depth int) *agentloop.Agent {
 	}))
 	for i := range tools {
 		tools[i].Sequential, tools[i].Polling, tools[i].Fatal = c.roll(2) == 0, c.roll(5) == 0, c.roll(10) == 0
-		tools[i].Deadline = []time.Duration{0, 10 * time.Second, -1}[c.roll(3)]
+		tools[i].Timeout = []time.Duration{0, 10 * time.Second, -1}[c.roll(3)]
 		tools[i].Effect = agentloop.Effect(c.roll(3))
 	}
 	cfg := agentloop.Config{
 		Name: name, Model: agentloop.ModelFunc(c.model), Task: "x", Tools: tools,
 		MaxRounds: 1 + c.roll(30), MaxToolCalls: c.roll(3) * 10, MaxTotalTokens: int64(c.roll(2) * 2000),
-		Window: c.roll(2) * 300, Summarize: c.roll(2) == 0, ReadOnly: c.roll(6) == 0, ParallelTools: c.roll(3),
-		Deadline: time.Duration(c.roll(3)) * 5 * time.Minute,
+		Window: c.roll(2) * 300, Summarize: c.roll(2) == 0, ReadOnly: c.roll(6) == 0, MaxParallelTools: c.roll(3),
+		Timeout: time.Duration(c.roll(3)) * 5 * time.Minute,
 	}
 	if c.roll(3) > 0 {
 		cfg.Progression = article()
@@ -153,7 +153,7 @@ func (c *chaos) agent(name string, depth int) *agentloop.Agent {
 
 func (c *chaos) group(d *disk) agentloop.GroupConfig {
 	cfg := agentloop.GroupConfig{
-		Parallel: c.roll(3) * 4, InFlight: c.roll(3) * 3, Deadline: time.Minute + c.span(30*time.Minute),
+		MaxParallel: c.roll(3) * 4, MaxInFlight: c.roll(3) * 3, Timeout: time.Minute + c.span(30*time.Minute),
 		Restarts: c.roll(4), RestartsPer: time.Duration(c.roll(2)) * time.Minute,
 		StallAfter: time.Duration(c.roll(3)) * time.Minute, OnStall: agentloop.StallAction(c.roll(3)),
 		Systemic: agentloop.SystemicConfig{Action: agentloop.SystemicAction(c.roll(3)), Limit: time.Duration(c.roll(3)) * time.Minute},
@@ -169,7 +169,7 @@ func (c *chaos) group(d *disk) agentloop.GroupConfig {
 		cfg.Journal = j
 	}
 	if c.roll(2) == 0 {
-		cfg.Explain = func() string {
+		cfg.Explain = func(string) string {
 			err := c.misbehave(context.Background())
 			return fmt.Sprint("chaos: ", err)
 		}
@@ -209,7 +209,7 @@ func TestNothingHoldsAGroupUp(t *testing.T) {
 				}
 				start := time.Now()
 				rep := runGroup(t, t.Context(), cfg)
-				require.LessOrEqual(t, time.Since(start), cfg.Deadline+100*time.Millisecond, "round %d", round)
+				require.LessOrEqual(t, time.Since(start), cfg.Timeout+100*time.Millisecond, "round %d", round)
 				mu.Lock()
 				for i, res := range rep.Results {
 					outcomes[res.Outcome]++

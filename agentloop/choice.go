@@ -1,11 +1,11 @@
 package agentloop
 
-// Some servers refuse to be told what to call, mostly when the model reasons, and
-// some crash. Then the offer stays narrowed to the step's tools, words do the rest,
-// and what was learned holds for all agents of the group that ask the same model.
+// Some servers refuse tool_choice, mostly when the model reasons, and some crash.
+// Then the offer stays narrowed to the step's tools and the advice does the rest.
+// What was learned holds for all agents of the group that ask the same model.
 
-// cannotForce reports whether the failure of a request with tool_choice says that
-// it is to be asked without.
+// cannotForce reports whether the failure of a request with tool_choice means that
+// the request must be repeated without.
 func (r *run) cannotForce(ans *reply) bool {
 	switch {
 	case ans.denied:
@@ -14,8 +14,7 @@ func (r *run) cannotForce(ans *reply) bool {
 		if !ans.broken {
 			return false
 		}
-		// The same again says that it is no passing fault. What it is the next
-		// request shows.
+		// The same failure twice is no passing fault. The next request shows what it is.
 		if r.crashes++; r.crashes < 2 {
 			return false
 		}
@@ -25,11 +24,11 @@ func (r *run) cannotForce(ans *reply) bool {
 	return true
 }
 
-// A modelKey is what refuses tool_choice, or does not.
+// A modelKey names a model at an endpoint, which takes tool_choice or refuses it.
 type modelKey struct{ endpoint, model string }
 
-// learnNoChoice notes that a model answered without tool_choice what it refused
-// with it.
+// learnNoChoice notes that a model refused a request with tool_choice and answered
+// the same one without.
 func (g *groupRun) learnNoChoice(a *Agent, refusal error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -41,7 +40,7 @@ func (g *groupRun) learnNoChoice(a *Agent, refusal error) {
 	}
 }
 
-// noChoice returns what a model said that takes no tool_choice, or nil.
+// noChoice returns the model's refusal of tool_choice, or nil if it has not refused.
 func (g *groupRun) noChoice(a *Agent) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

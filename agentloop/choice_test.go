@@ -30,7 +30,7 @@ func (e statusError) Retryable() bool { return e.retryable }
 type choosy struct {
 	refusal  error
 	times    int  // it refuses so often; 0: always
-	also     bool // it refuses also what has no tool_choice, then
+	also     bool // then it refuses even requests without tool_choice
 	stubborn bool // the model never calls
 
 	mu     sync.Mutex
@@ -129,7 +129,7 @@ func TestAGroupLearnsOnceThatAModelTakesNoToolChoice(t *testing.T) {
 			cfg.NarrowedTries = -1
 			list = append(list, newAgent(t, cfg))
 		}
-		rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: list, Parallel: 1})
+		rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: list, MaxParallel: 1})
 		assert.True(t, rep.Done(), "%v", rep.Counts)
 		assert.Equal(t, 1, refuses.forced)
 		forced := 0

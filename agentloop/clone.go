@@ -9,7 +9,7 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// What New is given is the caller's, who may go on writing to it.
+// New copies what it is given, since the caller may go on writing to it.
 
 func cloneRequest(r chat.Request) chat.Request {
 	r.ParallelToolCalls = clonePointer(r.ParallelToolCalls)

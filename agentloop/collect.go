@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// A numbered result is that of the agent with the number. It is a pointer, and
-// the stacks of ten thousand agents that wait are half as large.
+// A numbered result belongs to the agent with the number. It is a pointer, which
+// halves the stacks of ten thousand waiting agents.
 type numbered struct {
 	i   int
 	res *Result
 }
 
-// all starts the agents, as many at a time as may be at work, and collects
-// results until it has one of each, or until it must be back. It counts results
-// and waits for nobody's code.
+// all starts the agents, as many at a time as the group allows. It returns when it
+// has a result of each, or when the group must be back. It never waits for user code.
 func (g *groupRun) all() []Result {
 	n := len(g.cfg.Agents)
 	results, have := make([]Result, n), make([]bool, n)
@@ -36,7 +35,7 @@ func (g *groupRun) all() []Result {
 			count++
 		case <-ended:
 			ended = nil
-			bound := 2*max(0, g.cfg.Grace) + g.cfg.DraftDeadline + slack
+			bound := 2*max(0, g.cfg.Grace) + g.cfg.DraftTimeout + slack
 			timer := time.NewTimer(g.left(bound))
 			defer timer.Stop()
 			late = timer.C
@@ -81,13 +80,13 @@ func (r *run) neverStarted() *Result {
 		cause = g.cause()
 		res.Outcome = g.outcome(g.ctx)
 	}
-	res.Err = fmt.Errorf("agentloop: agent %q %s: %w: %w", a.cfg.Name, res.Outcome, ErrNeverStarted, cause)
+	res.Err = fmt.Errorf("agentloop: agent %q %s: %w: %w", a.cfg.Name, res.Outcome, ErrNeverStarted, &bareError{cause})
 	g.bus.emit(Event{Agent: a.cfg.Name, Kind: EventEnded, Outcome: res.Outcome, Err: res.Err})
 	return res
 }
 
-// leftBehind is the result of an agent whose own has not come in time after its group
-// ended in the given way.
+// leftBehind is the result of an agent that did not return its own in time after its
+// group ended in the given way.
 func (r *run) leftBehind(outcome Outcome, why error) *Result {
 	o := r.outline.Load()
 	if o == nil {
@@ -95,11 +94,11 @@ func (r *run) leftBehind(outcome Outcome, why error) *Result {
 	}
 	res := &Result{
 		Name: r.name(), Outcome: outcome, Steps: o.steps, Missing: o.missing, Rounds: o.rounds,
-		Messages: slices.Clone(o.messages), Started: o.started, Duration: time.Since(o.started), Stuck: r.pulse.state(),
+		Messages: slices.Clone(o.messages), Started: o.started, Duration: time.Since(o.started), Stuck: r.liveness.state(),
 	}
-	r.reins.mu.Lock()
-	under, left := slices.Clone(r.reins.running), slices.Clone(r.reins.left)
-	r.reins.mu.Unlock()
+	r.control.mu.Lock()
+	under, left := slices.Clone(r.control.running), slices.Clone(r.control.left)
+	r.control.mu.Unlock()
 	res.Abandoned = left
 	for _, x := range under {
 		if !slices.ContainsFunc(left, func(a Abandonment) bool { return a.In == x.in && a.Started.Sub(x.began).Abs() < time.Millisecond }) {
@@ -107,16 +106,16 @@ func (r *run) leftBehind(outcome Outcome, why error) *Result {
 		}
 	}
 	if len(under) > 0 { // not for want of a processor
-		res.Outcome, why = Abandoned, fmt.Errorf("its code %w, after %w", ErrAbandoned, why)
+		res.Outcome, why = Abandoned, fmt.Errorf("its code %w, after %w", ErrAbandoned, &bareError{why})
 	}
-	res.Err = fmt.Errorf("agentloop: agent %q %s: %w", res.Name, res.Outcome, why)
+	res.Err = fmt.Errorf("agentloop: agent %q %s: %w", res.Name, res.Outcome, &bareError{why})
 	if !r.ended.Swap(true) {
 		r.emit(Event{Kind: EventEnded, Outcome: res.Outcome, Err: res.Err, After: res.Duration})
 	}
 	return res
 }
 
-// fill puts into the report what is about the group.
+// fill fills in the fields of the report that are about the group.
 func (g *groupRun) fill(rep *Report) {
 	g.mu.Lock()
 	g.told = true
@@ -151,7 +150,7 @@ func (g *Group) notStarted(began time.Time) *Report {
 		prog := newProgress(a.cfg.Progression, false)
 		rep.Results = append(rep.Results, Result{
 			Name: a.cfg.Name, Outcome: Failed, Missing: prog.missing(), Messages: slices.Clone(a.start),
-			Err: fmt.Errorf("agentloop: agent %q %s: %w: %w", a.cfg.Name, Failed, ErrNeverStarted, errNilContext),
+			Err: fmt.Errorf("agentloop: agent %q %s: %w: %w", a.cfg.Name, Failed, ErrNeverStarted, &bareError{errNilContext}),
 		})
 	}
 	return rep

@@ -24,11 +24,10 @@ func AgentName(ctx context.Context) string {
 }
 
 // CancelGroup ends the group whose agent runs the tool or model call with this
-// context: all its agents end as [Cancelled] with the cause in their Err. The
-// first cause stays. Of groups that run in tools of groups it is the innermost.
-// It reports whether there is such a group. A nil cause means
-// [context.Canceled]. The cause is wrapped: find it with errors.Is and
-// errors.As.
+// context: all its agents end as [Cancelled] with the cause in their Err. The first
+// cause stays. If groups run in tools of groups, it ends the innermost. It reports
+// whether there is such a group. A nil cause means [context.Canceled]. The cause is
+// wrapped: find it with errors.Is and errors.As.
 func CancelGroup(ctx context.Context, cause error) bool {
 	r := self(ctx)
 	if r == nil {
@@ -41,11 +40,11 @@ func CancelGroup(ctx context.Context, cause error) bool {
 	return true
 }
 
-// CancelAgents ends agents by name, in the group whose agent runs the tool or
-// model call with this context: they end as [Cancelled] with the cause in their
-// Err, also those that have not started yet, and those that run in tools. For
-// each the first cause stays. It returns how many had not ended by then. A nil
-// cause means [context.Canceled].
+// CancelAgents ends agents by name, in the group whose agent runs the tool or model
+// call with this context, even those that have not started yet and those that run in
+// tools. They end as [Cancelled] with the cause in their Err. For each, the first
+// cause stays. It returns how many had not ended before. A nil cause means
+// [context.Canceled].
 func CancelAgents(ctx context.Context, cause error, names ...string) int {
 	r := self(ctx)
 	if r == nil {
@@ -59,8 +58,8 @@ func CancelAgents(ctx context.Context, cause error, names ...string) int {
 
 type callKey struct{}
 
-// callOf returns the call of a tool of the run's that ctx was given to, or nil:
-// what runs in a tool has the contexts of its own calls from that.
+// callOf returns the tool call of run r that ctx belongs to, or nil. Agents that run
+// in a tool get the contexts of their own calls from its context.
 func callOf(ctx context.Context, r *run) *toolCall {
 	if c, ok := ctx.Value(callKey{}).(*toolCall); ok && c.of == r {
 		return c
@@ -68,11 +67,10 @@ func callOf(ctx context.Context, r *run) *toolCall {
 	return nil
 }
 
-// CallID returns the id of the tool call with this context: the same one when a
-// run that was killed goes on and the call is made again, so that whoever is asked
-// to do something can tell that it is not to be done twice. It is unique within
-// one run of an agent, also if that is started over; with [AgentName] within a
-// group.
+// CallID returns the id of the tool call with this context. The id stays the same
+// when a killed run goes on and makes the call again, so a service that gets it can
+// recognise the repetition. It is unique within one run of an agent, even if the
+// agent is started over; together with [AgentName] it is unique within a group.
 func CallID(ctx context.Context) string {
 	if ctx == nil {
 		return ""
@@ -83,32 +81,32 @@ func CallID(ctx context.Context) string {
 	return ""
 }
 
-// Progress tells how far the tool call with this context has come, as an event
-// (EventToolProgress), and is a sign of life as [Alive] is. Outside of a tool's
+// Progress announces how far the tool call with this context has come, as an event
+// (EventToolProgress). It is a sign of life, as [Heartbeat] is. Outside of a tool
 // call it does nothing.
 func Progress(ctx context.Context, text string) {
 	r := self(ctx)
 	if r == nil {
 		return
 	}
-	Alive(ctx)
+	Heartbeat(ctx)
 	if c := callOf(ctx, r); c != nil {
 		r.emit(Event{Kind: EventToolProgress, Tool: c.Name, CallID: c.ID, Text: text})
 	}
 }
 
-// Alive tells the watchdog that the call with this context makes headway. A
-// [Model] may call it for each chunk, a long tool for each item; it costs less
-// than a microsecond. Life of an agent that runs inside a tool is also life of
-// the agent that called the tool.
-func Alive(ctx context.Context) {
+// Heartbeat tells the watchdog that the call with this context makes headway. A
+// [Model] may call it for each chunk, a long tool for each item; it costs less than a
+// microsecond. A sign of life of an agent that runs inside a tool is also one of the
+// agent that called the tool.
+func Heartbeat(ctx context.Context) {
 	r := self(ctx)
 	if r == nil {
 		return
 	}
 	if c := callOf(ctx, r); c != nil {
 		r.beat(c.act)
-	} else if l, _ := ctx.Value(lineKey{}).(*line); l != nil && l.of == r {
+	} else if l, _ := ctx.Value(callSignalsKey{}).(*callSignals); l != nil && l.of == r {
 		l.output()
 	}
 }

@@ -6,30 +6,31 @@
 // # What it promises
 //
 //   - Every run ends. [Group.Run] returns at most 100 ms after its deadline,
-//     whatever models, tools and hooks do: it counts results and never waits on
-//     somebody else's code without a bound. What ignores its context is abandoned,
-//     named and listed with its stack; Go cannot stop it, so the report says so.
+//     whatever models, tools and hooks do: it never waits for user code without a
+//     bound. Code that ignores its context is abandoned and listed with its stack;
+//     Go cannot stop it, so the report says so.
 //   - Done means done. An agent with a progression is done when its steps were
 //     taken, not when the model says so. A model that stops early is nudged, then
-//     offered only what is missing, then forced, each a bounded number of times.
+//     offered only the missing tools, then forced, each a bounded number of times.
 //   - Progress means something new. A model that goes in circles is warned, then
-//     blocked, then ended with the evidence. Rounds, time, tokens, calls and cost
-//     are bounded, and the bound that was reached is named, with what is missing.
+//     its calls are blocked, then the agent ends with the evidence. Rounds, time,
+//     tokens, calls and cost are bounded. The error names the bound that was reached
+//     and the missing steps.
 //   - The history is valid for a strict server at any time: each tool call has
 //     a unique id and valid arguments and is followed by exactly one result,
 //     in call order; no message is empty; partial answers never enter it. Where
-//     the context window is known it fits before it is sent.
-//   - A passing fault of the model costs a round, not the agent. It goes on
-//     from its last completed round after a pause. Trouble of all agents with one
-//     endpoint is recognised as such, told once, and waited out together.
-//   - Whose clock it was is never a guess: a deadline of this package is a
-//     [DeadlineError], and context.DeadlineExceeded is the caller's.
-//   - A tool that panics, exits its goroutine, or never returns costs its call
-//     an error result, which the model sees; the agent goes on. What may have taken
+//     the context window is known, a request is made to fit before it is sent.
+//   - A passing fault of the model costs a round, not the agent. After a pause the
+//     agent goes on from its last completed round. If most agents fail at one endpoint
+//     that is recognised, announced once, and waited out together.
+//   - Whose deadline it was is never a guess: one of this package is a
+//     [TimeoutError], and context.DeadlineExceeded is the caller's.
+//   - If a tool panics, exits its goroutine, or never returns, its call gets an error
+//     result, which the model sees; the agent goes on. A call that may have taken
 //     effect is not demanded again: the model is told to find out.
-//   - What an unfinished agent produced goes to its Draft hook. With a [journal]
-//     a run that was killed goes on: nothing that was answered is asked for again,
-//     and no side effect happens twice.
+//   - The Draft hook saves the work of an unfinished agent. With a [journal] a run
+//     that was killed goes on: no answer is asked for twice, and no side effect
+//     happens twice.
 //   - Events never hold an agent up, and the end of an agent is never lost.
 //   - No model, tool, hook or method of their errors runs while a lock is
 //     held, or on the goroutine of an agent's loop.
@@ -54,9 +55,9 @@
 //	result := agent.Run(ctx)
 //	fmt.Println(result.Outcome, result.Missing)
 //
-// The model is anything with a Chat method; errors tell through Retryable and
-// RetryAfter methods whether another try is worth it, see [Model]. Package
-// modeltest checks that something is one.
+// The model is anything with a Chat method. Its errors may have the methods Retryable
+// and RetryAfter to say whether and when another try is worth it, see [Model]. Package
+// modeltest checks an implementation.
 //
 // # Many agents
 //
@@ -64,26 +65,27 @@
 //	…
 //	defer j.Close()
 //	group, err := agentloop.NewGroup(agentloop.GroupConfig{
-//		Agents:   agents,        // ten or ten thousand
-//		InFlight: 45,            // calls of the model at the same time
-//		Deadline: 3 * time.Hour, // Run is back then
-//		Journal:  j,             // killed? run it again
-//		OnEvent:  show,
+//		Agents:      agents,        // ten or ten thousand
+//		MaxInFlight: 45,            // calls of the model at the same time
+//		Timeout:     3 * time.Hour, // Run is back then
+//		Journal:     j,             // killed? run it again
+//		OnEvent:     show,
 //	})
 //	…
 //	report := group.Run(ctx)
 //
-// A tool may run agents itself, with its context (set RunsAgents): they belong to the
-// group as well, end with it, and go no deeper than MaxDepth. Any tool may end one agent ([CancelAgents]) or all ([CancelGroup]).
+// A tool may run agents itself, with its context (set RunsAgents). They belong to the
+// same group, end with it, and go no deeper than MaxDepth. Any tool may end one agent
+// ([CancelAgents]) or all ([CancelGroup]).
 //
 // # What happened?
 //
-// A [Result] has an [Outcome], and an Err that is one of few types: a
-// [DeadlineError], [BudgetError], [ContextError], [RepeatError], [StallError] or
-// [SystemicError], one of the sentinels such as [ErrStoppedEarly], or what the
-// model or a tool said. GroupConfig.Explain lets somebody who knows the server say
-// what it does meanwhile. Events tell the same as it goes, in one order, and the last
-// one, group_ended, says whether the watchdog ever spoke.
+// A [Result] has an [Outcome] and an Err. The Err is a [TimeoutError], [BudgetError],
+// [ContextError], [RepeatError], [StallError] or [SystemicError], one of the sentinels
+// such as [ErrStoppedEarly], or the error of the model or of a tool. With
+// GroupConfig.Explain, code that knows the server adds what the server is doing. Events
+// tell all this while it happens, in one order. The last one, group_ended, says how
+// often the watchdog spoke.
 //
 // [journal]: https://pkg.go.dev/github.com/neverhang/neverhang/agentloop/journal
 package agentloop

@@ -125,13 +125,13 @@ func TestHoweverAnAgentEndsInItsCallsItCanBeGoneOnWith(t *testing.T) {
 		deaf  bool
 		want  agentloop.Outcome
 	}{
-		"its deadline":        {cfg: agentloop.Config{Deadline: time.Minute}, want: agentloop.Exhausted},
-		"the group's":         {group: agentloop.GroupConfig{Deadline: time.Minute}, want: agentloop.Exhausted},
+		"its deadline":        {cfg: agentloop.Config{Timeout: time.Minute}, want: agentloop.Exhausted},
+		"the group's":         {group: agentloop.GroupConfig{Timeout: time.Minute}, want: agentloop.Exhausted},
 		"the watchdog":        {group: agentloop.GroupConfig{OnStall: agentloop.StallEnd}, want: agentloop.Stalled},
 		"cancelled by name":   {third: func(ctx context.Context) error { agentloop.CancelAgents(ctx, nil, "a"); return nil }, want: agentloop.Cancelled},
 		"with all":            {third: func(ctx context.Context) error { agentloop.CancelGroup(ctx, nil); return nil }, want: agentloop.Cancelled},
 		"a fatal sibling":     {third: func(context.Context) error { return agentloop.Fatal(errors.New("no")) }, want: agentloop.Failed},
-		"a deaf one":          {cfg: agentloop.Config{Deadline: time.Minute}, deaf: true, want: agentloop.Abandoned},
+		"a deaf one":          {cfg: agentloop.Config{Timeout: time.Minute}, deaf: true, want: agentloop.Abandoned},
 		"its budget of calls": {cfg: agentloop.Config{MaxToolCalls: 1}, want: agentloop.Exhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestHoweverAnAgentEndsInItsCallsItCanBeGoneOnWith(t *testing.T) {
 					}
 					return "", ctx.Err()
 				})
-				hang.Deadline = -1
+				hang.Timeout = -1
 				quick := tool(t, "quick", result("done"))
 				third := tool(t, "third", func(ctx context.Context) (string, error) {
 					if c.third == nil {
@@ -158,7 +158,7 @@ func TestHoweverAnAgentEndsInItsCallsItCanBeGoneOnWith(t *testing.T) {
 				})
 				cfg := c.cfg
 				cfg.Model = play(calls(call("1", "quick", "{}"), call("2", "hang", "{}"), call("3", "third", "{}"), call("1", "hang", `{"n":2}`)))
-				cfg.Tools, cfg.ParallelTools = []agentloop.Tool{quick, hang, third}, 3
+				cfg.Tools, cfg.MaxParallelTools = []agentloop.Tool{quick, hang, third}, 3
 				res, _ := runAgent(t, cfg, c.group)
 				assert.Equal(t, c.want, res.Outcome, "%v", res.Err)
 				require.NoError(t, strict(res.Messages))

@@ -16,8 +16,8 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// Whoever wants no bound may also write a number that is never reached: it is a
-// patience without end, and no overflow.
+// A number that is never reached means no bound: it causes patience without end, and
+// no overflow.
 func TestANumberThatIsNeverReachedIsNoBound(t *testing.T) {
 	const most, large = math.MaxInt, math.MaxInt / 2
 	for name, set := range map[string]func(*agentloop.Config){
@@ -66,12 +66,12 @@ func TestANumberThatIsNeverReachedIsNoBound(t *testing.T) {
 func TestATimeThatNeverPassesIsNoBound(t *testing.T) {
 	const ever = math.MaxInt64
 	for name, set := range map[string]func(*agentloop.GroupConfig){
-		"Grace":         func(c *agentloop.GroupConfig) { c.Grace = ever },
-		"DraftDeadline": func(c *agentloop.GroupConfig) { c.DraftDeadline = ever },
-		"both":          func(c *agentloop.GroupConfig) { c.Grace, c.DraftDeadline = ever, ever },
-		"large":         func(c *agentloop.GroupConfig) { c.Grace, c.DraftDeadline = ever/2, ever/2 },
+		"Grace":        func(c *agentloop.GroupConfig) { c.Grace = ever },
+		"DraftTimeout": func(c *agentloop.GroupConfig) { c.DraftTimeout = ever },
+		"both":         func(c *agentloop.GroupConfig) { c.Grace, c.DraftTimeout = ever, ever },
+		"large":        func(c *agentloop.GroupConfig) { c.Grace, c.DraftTimeout = ever/2, ever/2 },
 		"all": func(c *agentloop.GroupConfig) {
-			c.Grace, c.DraftDeadline, c.Deadline, c.StallAfter, c.Backoff = ever, ever, ever, ever, ever
+			c.Grace, c.DraftTimeout, c.Timeout, c.StallAfter, c.Backoff = ever, ever, ever, ever, ever
 			c.RestartsPer, c.WindDown, c.Systemic.Limit = ever, 1, ever
 		},
 	} {
@@ -84,22 +84,22 @@ func TestATimeThatNeverPassesIsNoBound(t *testing.T) {
 					time.Sleep(10 * time.Second)
 					return "at last", nil
 				})
-				slow.Deadline = ever
+				slow.Timeout = ever
 				cfg := agentloop.Config{
-					Name: "a", Task: "t", Model: play(calls(call("", "slow", `{}`))), Tools: []agentloop.Tool{slow}, Deadline: ever,
+					Name: "a", Task: "t", Model: play(calls(call("", "slow", `{}`))), Tools: []agentloop.Tool{slow}, Timeout: ever,
 					Draft: func(context.Context, *agentloop.Result) (string, error) {
 						time.Sleep(10 * time.Second)
 						return strings.Repeat("x", 3), nil
 					},
 				}
-				group := agentloop.GroupConfig{Agents: []*agentloop.Agent{newAgent(t, cfg)}, Deadline: -1}
+				group := agentloop.GroupConfig{Agents: []*agentloop.Agent{newAgent(t, cfg)}, Timeout: -1}
 				set(&group)
 				if group.Grace == 0 {
 					slowGrace := 20 * time.Second
 					group.Grace = slowGrace
 				}
-				if group.DraftDeadline == 0 {
-					group.DraftDeadline = 20 * time.Second
+				if group.DraftTimeout == 0 {
+					group.DraftTimeout = 20 * time.Second
 				}
 				began := time.Now()
 				rep := runGroup(t, ctx, group)
@@ -119,7 +119,7 @@ func TestTimesWithoutAUnitAreShortTimes(t *testing.T) {
 	for name, set := range map[string]func(*agentloop.GroupConfig){
 		"StallAfter":     func(c *agentloop.GroupConfig) { c.StallAfter = 30 },
 		"Grace":          func(c *agentloop.GroupConfig) { c.Grace = 30 },
-		"DraftDeadline":  func(c *agentloop.GroupConfig) { c.DraftDeadline = 30 },
+		"DraftTimeout":   func(c *agentloop.GroupConfig) { c.DraftTimeout = 30 },
 		"Backoff":        func(c *agentloop.GroupConfig) { c.Backoff = 30 },
 		"RestartsPer":    func(c *agentloop.GroupConfig) { c.RestartsPer = 30 },
 		"WindDown":       func(c *agentloop.GroupConfig) { c.WindDown = 30 },
@@ -127,7 +127,7 @@ func TestTimesWithoutAUnitAreShortTimes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				group := agentloop.GroupConfig{Deadline: time.Minute, Agents: many(t, 4, agentloop.Config{
+				group := agentloop.GroupConfig{Timeout: time.Minute, Agents: many(t, 4, agentloop.Config{
 					Model: play(fails(passing{}), after(time.Second, fails(passing{})), after(10*time.Second, says("done"))),
 					Draft: func(context.Context, *agentloop.Result) (string, error) { return "", nil },
 				})}

@@ -10,8 +10,8 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// journalVersion is that of the entries below. It grows when what older programs
-// make of an entry would be wrong; what is only new is left out by them.
+// journalVersion is the version of the entries below. It grows when older programs
+// would misread an entry; fields that are only new are ignored by them.
 const journalVersion = 2
 
 // The kinds of entries in an agent's log. docs/journal.md describes them field
@@ -64,7 +64,7 @@ type entry struct {
 	OK    bool   `json:"ok,omitempty"`
 	Fatal bool   `json:"fatal,omitempty"`
 	Took  int64  `json:"took_ms,omitempty"`
-	// nobody knows whether it took effect
+	// Uncertain: nobody knows whether the call took effect.
 	Uncertain bool `json:"uncertain,omitempty"`
 
 	// refused, result, again, end, ended
@@ -86,8 +86,8 @@ type entry struct {
 	written chan struct{} // run_end: closed when the log is
 }
 
-// The entries that are written most, with the fields that they have: looking at
-// all the others, to leave them out, takes longer than writing these down.
+// The most frequent entries, with only the fields that they have: to skip the empty
+// fields of a full entry takes longer than to encode these.
 type (
 	intentLine struct {
 		Kind string    `json:"k"`
@@ -124,7 +124,7 @@ type (
 	}
 )
 
-// An entryMessage is a message of the model, with all that is in it.
+// An entryMessage is a message of the model in the journal, complete.
 type entryMessage struct {
 	Content      string                     `json:"content,omitempty"`
 	Parts        []entryPart                `json:"parts,omitempty"`
@@ -206,12 +206,12 @@ func (e *entry) reply() reply {
 	return reply{resp: resp, bill: bill{tokens: e.Tokens, guessed: e.Guessed, cost: e.Cost}}
 }
 
-// A recordedError is an error of which a journal has kept the text.
+// A recordedError is an error whose text was kept in a journal.
 type recordedError struct{ text string }
 
 func (e *recordedError) Error() string { return e.text }
 
-// conversationID tells conversations apart by what they begin with.
+// conversationID returns a hash of the messages that a conversation begins with.
 func conversationID(msgs []chat.Message) string {
 	h := sha256.New()
 	for i := range msgs {
@@ -227,13 +227,14 @@ func conversationID(msgs []chat.Message) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// readEntries reads the log of an agent back, or says why it is not the one.
+// readEntries reads the log of an agent, or says why it does not belong to that
+// agent.
 func readEntries(lines []json.RawMessage, agent, conversation string) ([]entry, error) {
 	list := make([]entry, len(lines))
 	version := 0
 	for i, line := range lines {
 		e := &list[i]
-		// The version first: what a later one has written may not even decode.
+		// The version first: a line of a later version may not even decode.
 		var head struct {
 			K string
 			V int

@@ -72,8 +72,8 @@ func ExampleGroup() {
 	stuck, _ := agentloop.New(agentloop.Config{Name: "stuck", Model: deaf, Task: "The capital of Spain?"})
 
 	group, err := agentloop.NewGroup(agentloop.GroupConfig{
-		Agents:   []*agentloop.Agent{quick, stuck},
-		Deadline: 20 * time.Millisecond,
+		Agents:  []*agentloop.Agent{quick, stuck},
+		Timeout: 20 * time.Millisecond,
 	})
 	if err != nil {
 		log.Fatal(err)

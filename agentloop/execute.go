@@ -18,21 +18,21 @@ func doing(calls []*toolCall) string {
 }
 
 func (r *run) deadline(t *Tool) time.Duration {
-	if t.Deadline != 0 {
-		return t.Deadline
+	if t.Timeout != 0 {
+		return t.Timeout
 	}
 	if t.RunsAgents {
 		return -1
 	}
-	return r.agent.cfg.ToolDeadline
+	return r.agent.cfg.ToolTimeout
 }
 
-// execute runs one call to its result. It writes to c and to nothing else of
-// the run. agents is the context of the agent: what a call came to is written down
-// also if the watchdog or another call of the wave has ended it.
+// execute runs one call to its result. It writes to c and to nothing else of the run.
+// agents is the context of the agent: the result is recorded even if the watchdog or
+// another call of the wave has ended ctx.
 func (r *run) execute(agents, ctx context.Context, c *toolCall) {
-	r.pulse.runs(c)
-	defer r.pulse.ends(c.act)
+	r.liveness.runs(c)
+	defer r.liveness.ends(c.act)
 	if r.recorded(ctx, c) {
 		return
 	}
@@ -71,16 +71,16 @@ func (r *run) perform(ctx context.Context, c *toolCall) {
 		_, fatal := errors.AsType[*fatalError](err)
 		fatal = fatal || c.tool.Fatal
 		unsure := !fatal && mayHaveTakenEffect(ctx, err)
-		err = foreign(err)
+		err = asUserError(err)
 		return returned{text: text, problem: err.Error(), err: err, fatal: fatal, unsure: unsure}
 	})
 	c.took = time.Since(c.began)
 	c.answered, c.ran, c.lost = true, true, lost
 	c.err, c.fatal = got.err, got.fatal
 	e := Event{Kind: EventToolEnded, Tool: c.Name, CallID: c.ID, After: c.took, Err: got.err}
-	// Its own clock, by identity: a tool of the same name may be further out.
+	// By identity: a tool of the same name may be further out.
 	late := own != nil && expired(ctx) == own
-	stall := r.pulse.endedFor(c.act, ctx)
+	stall := r.liveness.endedFor(c.act, ctx)
 	switch {
 	case lost == nil && got.err == nil:
 		c.ok, c.text = true, got.text
@@ -122,30 +122,29 @@ func (r *run) perform(ctx context.Context, c *toolCall) {
 	r.beat(c.act)
 }
 
-// mayHaveTakenEffect reports whether a tool that returned err does not know itself
-// what came of its call: its time ran out somewhere, or it was ended. One that says
-// in its own words that it failed is believed.
+// mayHaveTakenEffect reports whether a tool that returned err cannot know the outcome
+// of its call: the call timed out or was ended. A tool that says in its own words
+// that it failed is believed.
 func mayHaveTakenEffect(ctx context.Context, err error) bool {
 	return errors.Is(err, ErrUncertain) || errors.Is(err, context.DeadlineExceeded) ||
 		ctx.Err() != nil && (errors.Is(err, context.Canceled) || same(err, context.Cause(ctx)))
 }
 
-// bounds returns the context of a call: with its deadline, or, if it has none,
-// with the patience of the watchdog, which may end it alone. own is not nil if
-// there is a deadline.
-func (r *run) bounds(ctx context.Context, c *toolCall) (_ context.Context, stop func(), own *DeadlineError) {
+// bounds returns the context of a call: with its timeout, or, if it has none, watched
+// by the watchdog, which may end the call alone. own is nil if there is no timeout.
+func (r *run) bounds(ctx context.Context, c *toolCall) (_ context.Context, stop func(), own *TimeoutError) {
 	if limit := r.deadline(c.tool); limit > 0 {
-		r.pulse.waits(c.act, ends, nil)
+		r.liveness.waits(c.act, endsItself, nil)
 		return withLimit(ctx, c.in(), limit, 0)
 	}
-	ctx, end := r.stoppable(ctx, c.act, usual)
+	ctx, end := r.stoppable(ctx, c.act, stallAfter)
 	return ctx, func() { end(nil) }, nil
 }
 
-// stoppable returns a context for what an act waits for from now on. The watchdog
-// can end it alone if it may. A nil act is the main one.
-func (r *run) stoppable(ctx context.Context, a *act, p patience) (context.Context, context.CancelCauseFunc) {
+// stoppable returns a context for the next wait of an activity; nil means the main
+// one. The watchdog may end that wait alone.
+func (r *run) stoppable(ctx context.Context, a *activity, p patience) (context.Context, context.CancelCauseFunc) {
 	ctx, stop := context.WithCancelCause(ctx)
-	r.pulse.waits(a, p, stop)
+	r.liveness.waits(a, p, stop)
 	return ctx, stop
 }

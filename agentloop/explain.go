@@ -10,16 +10,16 @@ import (
 const (
 	// explainTime is how long Explain may take.
 	explainTime = 100 * time.Millisecond
-	// maxLine bounds what it says, in bytes, and maxLines how much of it the
-	// report keeps.
+	// maxLine bounds the explanation in bytes; maxLines bounds how many the report
+	// keeps.
 	maxLine  = 1000
 	maxLines = 100
 )
 
-// explain asks Explain what may be the matter, and returns "" if it does not say
-// so soon. While it has not answered it is not asked again: of what hangs there is
-// one.
-func (g *groupRun) explain(ctx context.Context) string {
+// explain asks Explain what may be the matter with an endpoint, and returns "" if
+// the answer takes too long. While a call of Explain is under way there is no
+// second one: at most one goroutine hangs in it.
+func (g *groupRun) explain(ctx context.Context, endpoint string) string {
 	ask := g.cfg.Explain
 	if ask == nil || !g.asking.CompareAndSwap(false, true) {
 		return ""
@@ -32,7 +32,7 @@ func (g *groupRun) explain(ctx context.Context) string {
 			g.asking.Store(false)
 			back <- text
 		}()
-		text = ask()
+		text = ask(endpoint)
 	}()
 	patience := time.NewTimer(explainTime)
 	defer patience.Stop()
@@ -51,7 +51,7 @@ func (g *groupRun) explain(ctx context.Context) string {
 	return ""
 }
 
-// explained puts an explanation behind a text.
+// explained appends an explanation to a text.
 func explained(text, why string) string {
 	if text == "" || why == "" {
 		return text + why

@@ -23,25 +23,25 @@ import (
 func TestExplainSaysWhatMayBeTheMatter(t *testing.T) {
 	hang := make(chan struct{})
 	for name, c := range map[string]struct {
-		explain func() string
+		explain func(string) string
 		want    string
 		late    time.Duration
 	}{
-		"a line":        {func() string { return "decode idle, 12 requests in flight at prefill" }, "decode idle, 12 requests in flight at prefill", 0},
-		"several lines": {func() string { return " one\n\ttwo \n" }, "one two", 0},
-		"nothing":       {func() string { return "" }, "", 0},
+		"a line":        {func(string) string { return "decode idle, 12 requests in flight at prefill" }, "decode idle, 12 requests in flight at prefill", 0},
+		"several lines": {func(string) string { return " one\n\ttwo \n" }, "one two", 0},
+		"nothing":       {func(string) string { return "" }, "", 0},
 		"nobody":        {nil, "", 0},
-		"a panic":       {func() string { panic("no") }, "", 0},
-		"an exit":       {func() string { runtime.Goexit(); return "x" }, "", 0},
-		"just in time":  {func() string { time.Sleep(100*time.Millisecond - 1); return "x" }, "x", 100*time.Millisecond - 1},
-		"too late":      {func() string { time.Sleep(100*time.Millisecond + 1); return "x" }, "", 100 * time.Millisecond},
-		"never":         {func() string { <-hang; return "x" }, "", 100 * time.Millisecond},
-		"a book":        {func() string { return strings.Repeat("x", 5000) }, strings.Repeat("x", 1000) + "\n[cut: 1000 of 5000 bytes shown]", 0},
+		"a panic":       {func(string) string { panic("no") }, "", 0},
+		"an exit":       {func(string) string { runtime.Goexit(); return "x" }, "", 0},
+		"just in time":  {func(string) string { time.Sleep(100*time.Millisecond - 1); return "x" }, "x", 100*time.Millisecond - 1},
+		"too late":      {func(string) string { time.Sleep(100*time.Millisecond + 1); return "x" }, "", 100 * time.Millisecond},
+		"never":         {func(string) string { <-hang; return "x" }, "", 100 * time.Millisecond},
+		"a book":        {func(string) string { return strings.Repeat("x", 5000) }, strings.Repeat("x", 1000) + "\n[cut: 1000 of 5000 bytes shown]", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				hang = make(chan struct{})
-				defer time.Sleep(time.Second) // who was late comes to an end
+				defer time.Sleep(time.Second) // the late one comes to an end
 				defer close(hang)
 				start := time.Now()
 				events := map[agentloop.EventKind][]agentloop.Event{}
@@ -81,6 +81,41 @@ func TestExplainSaysWhatMayBeTheMatter(t *testing.T) {
 	}
 }
 
+// placed is a model of an endpoint.
+type placed struct {
+	agentloop.Model
+	endpoint string
+}
+
+func (m placed) Endpoint() string { return m.endpoint }
+
+// Explain is asked once for each endpoint whose agents are silent, by the name that the
+// model has for it.
+func TestExplainIsAskedForAnEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var agents []*agentloop.Agent
+		for i, at := range []string{"a", "b", "a", ""} {
+			var m agentloop.Model = agentloop.ModelFunc(silent)
+			if at != "" {
+				m = placed{agentloop.ModelFunc(silent), at}
+			}
+			agents = append(agents, newAgent(t, agentloop.Config{Name: fmt.Sprint(i), Model: m}))
+		}
+		var asked []string
+		rep := runGroup(t, t.Context(), agentloop.GroupConfig{
+			Agents: agents, OnStall: agentloop.StallEnd, Systemic: agentloop.SystemicConfig{Share: -1},
+			Explain: func(endpoint string) string {
+				asked = append(asked, endpoint)
+				return "busy at " + endpoint
+			},
+		})
+		assert.Equal(t, []string{"a", "b", ""}, asked)
+		for i, at := range []string{"a", "b", "a", ""} {
+			assert.Contains(t, rep.Results[i].Err.Error(), strings.TrimSpace("busy at "+at))
+		}
+	})
+}
+
 // The end of a group does not wait for an explanation.
 func TestTheEndDoesNotWaitForAnExplanation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -90,7 +125,7 @@ func TestTheEndDoesNotWaitForAnExplanation(t *testing.T) {
 		defer cancel()
 		rep := runGroup(t, ctx, agentloop.GroupConfig{
 			Agents:  many(t, 4, agentloop.Config{Model: agentloop.ModelFunc(silent)}),
-			Explain: func() string { <-hang; return "" },
+			Explain: func(string) string { <-hang; return "" },
 		})
 		assert.Equal(t, 5*time.Minute+10*time.Millisecond, rep.Duration)
 		assert.Equal(t, 4, rep.Counts[agentloop.Cancelled])
@@ -105,15 +140,15 @@ func TestTheLogOfTheRunSaysHowOftenTheWatchdogSpoke(t *testing.T) {
 		defer j.Close()
 		rep := runGroup(t, t.Context(), agentloop.GroupConfig{
 			Agents: many(t, 2, agentloop.Config{Model: agentloop.ModelFunc(silent)}), Journal: j, OnStall: agentloop.StallEnd,
-			Explain: func() string { return "nobody home" },
+			Explain: func(string) string { return "nobody home" },
 		})
 		assert.Equal(t, 2, rep.Stalls)
 		assert.Contains(t, string(d.files["run.jsonl"]), `"counts":{"stalled":2},"stalls":2,"explanations":["nobody home"]}`)
 	})
 }
 
-// That it is over is told after that it began, also if it is over before that could
-// be explained.
+// Recovery is announced after the trouble, even if it comes before the trouble was
+// explained.
 func TestRecoveryIsToldAfterTheTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -136,7 +171,7 @@ func TestRecoveryIsToldAfterTheTrouble(t *testing.T) {
 		var told []string
 		runGroup(t, t.Context(), agentloop.GroupConfig{
 			Agents:  many(t, 4, agentloop.Config{Model: m, MaxRounds: 1}),
-			Explain: func() string { time.Sleep(90 * time.Millisecond); return "busy" },
+			Explain: func(string) string { time.Sleep(90 * time.Millisecond); return "busy" },
 			OnEvent: func(e agentloop.Event) {
 				if e.Kind == agentloop.EventSystemic || e.Kind == agentloop.EventRecovered {
 					told = append(told, fmt.Sprint(e.Kind, " ", e.Text, " ", e.After))

@@ -22,7 +22,7 @@ func TestFailuresAreNoNewsBecauseTheirTextDiffers(t *testing.T) {
 		"a number":    func() string { return fmt.Sprintf("request %d failed", n) },
 		"a time":      func() string { return fmt.Sprintf("2026-01-02T03:%02d:%02dZ upstream gone", n/60, n%60) },
 		"an id":       func() string { return fmt.Sprintf("error (id req_%016x): bad gateway", rand.Uint64()) },
-		"a pointer":   func() string { return fmt.Sprintf("panic at 0x%x", 0xc000010000+n*64) },
+		"a pointer":   func() string { return fmt.Sprintf("panic at 0x%x", 0xc000010000+int64(n)*64) },
 		"the request": func() string { return fmt.Sprintf("no such item n%d", n) },
 	}
 	ask := map[string]struct {

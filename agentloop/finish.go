@@ -15,23 +15,23 @@ type ending struct {
 	stuck   string // what it waited for, if its context ended it
 }
 
-// stopped names the end of a run whose context has ended. lost is not nil if
-// user code did not come back for it.
+// stopped returns the ending of a run whose context has ended. lost is not nil if
+// user code did not return by then.
 func (r *run) stopped(ctx context.Context, lost *loss) *ending {
-	end := &ending{outcome: r.outcome(ctx), err: r.whyStopped(ctx), stuck: r.pulse.state()}
+	end := &ending{outcome: r.outcome(ctx), err: r.whyStopped(ctx), stuck: r.liveness.state()}
 	if lost != nil && lost.abandoned {
 		end.outcome, end.err = Abandoned, fmt.Errorf("%w, after %w", lost.err, end.err)
 	}
 	return end
 }
 
-// whyStopped returns the cause of the end of ctx, in a form that does no harm.
+// whyStopped returns the cause of the end of ctx, as an error whose methods are safe.
 func (r *run) whyStopped(ctx context.Context) error {
 	if ours := expired(ctx); ours != nil {
 		return ours // the agent's own, perhaps: then the group's has not ended
 	}
 	cause := context.Cause(ctx)
-	if by := r.cutBy(); by != nil && same(by, cause) {
+	if by := r.cancelledBy(); by != nil && same(by, cause) {
 		return by
 	}
 	if r.group.ctx.Err() != nil {
@@ -40,8 +40,7 @@ func (r *run) whyStopped(ctx context.Context) error {
 	return contained(cause) // of the tool in which it runs
 }
 
-// finish completes the result. ctx is the one without the agent's own
-// deadline.
+// finish completes the result. ctx is the one without the agent's own timeout.
 func (r *run) finish(ctx context.Context, end *ending) {
 	res := &r.res
 	if r.prog.complete() && !r.prog.byText {
@@ -57,17 +56,17 @@ func (r *run) finish(ctx context.Context, end *ending) {
 		res.Messages = slices.Clone(res.Messages) // it may still read its request
 	}
 	if end.outcome == Done {
-		res.Missing = nil // also if it was done in another way, before its journal was closed
+		res.Missing = nil // even if another configuration was done, before its journal was closed
 	} else {
 		missing := ""
 		if len(res.Missing) > 0 {
 			missing = "; missing " + strings.Join(res.Missing, ", ")
 		}
-		res.Err = fmt.Errorf("agentloop: agent %q %s: %w%s", res.Name, end.outcome, end.err, missing)
+		res.Err = fmt.Errorf("agentloop: agent %q %s: %w%s", res.Name, end.outcome, &bareError{end.err}, missing)
 		r.draft(ctx)
 		res.Duration = time.Since(res.Started)
 	}
-	r.does("", ends)
+	r.does("", endsItself)
 }
 
 // draft lets the agent's hook save what there is.
@@ -76,8 +75,8 @@ func (r *run) draft(ctx context.Context) {
 	if hook == nil {
 		return
 	}
-	r.does("saving a draft", ends)
-	limit := min(r.group.cfg.DraftDeadline, r.group.left(time.Hour)-r.grace())
+	r.does("saving a draft", endsItself)
+	limit := min(r.group.cfg.DraftTimeout, r.group.left(time.Hour)-r.grace())
 	ctx, stop, _ := withLimit(context.WithoutCancel(ctx), inDraft, max(limit, time.Millisecond), 0)
 	defer stop()
 	began := time.Now()
@@ -88,7 +87,7 @@ func (r *run) draft(ctx context.Context) {
 	}
 	s, lost := guarded(ctx, r, inDraft, func(ctx context.Context) saved {
 		where, err := hook(ctx, &seen)
-		return saved{where, muted(foreign(err))}
+		return saved{where, muted(asUserError(err))}
 	})
 	if lost != nil {
 		r.lose(inDraft, "", began, lost)
@@ -106,18 +105,19 @@ func (r *run) lose(in, callID string, began time.Time, lost *loss) {
 	r.leaveBehind(in, callID, began, lost)
 }
 
-// leaveBehind keeps the record of user code that was abandoned. Any goroutine may.
+// leaveBehind keeps the record of user code that was abandoned. It may be called on
+// any goroutine.
 func (r *run) leaveBehind(in, callID string, began time.Time, lost *loss) {
 	if !lost.abandoned {
 		return
 	}
 	a := r.abandonment(in, callID, began, lost.labels)
-	r.reins.mu.Lock()
-	defer r.reins.mu.Unlock()
-	r.reins.left = append(r.reins.left, a)
+	r.control.mu.Lock()
+	defer r.control.mu.Unlock()
+	r.control.left = append(r.control.left, a)
 }
 
-// abandonment tells of user code that is left behind.
+// abandonment describes user code that is left behind.
 func (r *run) abandonment(in, callID string, began time.Time, labels callLabels) Abandonment {
 	return Abandonment{
 		Agent: r.name(), In: in, CallID: callID, Started: began, Waited: time.Since(began),

@@ -52,7 +52,7 @@ func TestNewGroupNamesTheBadField(t *testing.T) {
 		"Agents is empty":                  {},
 		"Agents[1] is nil":                 {Agents: []*agentloop.Agent{a, nil}},
 		`Agents[1] has the name "agent00"`: {Agents: []*agentloop.Agent{a, a}},
-		"DraftDeadline is -1s":             {Agents: []*agentloop.Agent{a}, DraftDeadline: -time.Second},
+		"DraftTimeout is -1s":              {Agents: []*agentloop.Agent{a}, DraftTimeout: -time.Second},
 	} {
 		_, err := agentloop.NewGroup(cfg)
 		assert.ErrorContains(t, err, "agentloop: "+want)
@@ -84,13 +84,13 @@ func TestGroupReturnsThoughTheModelNeverAnswers(t *testing.T) {
 				})
 				cfg := agentloop.Config{Model: model, Tools: (&desk{}).tools(t), Progression: article()}
 				start := time.Now()
-				rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: many(t, 45, cfg), Deadline: c.deadline})
+				rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: many(t, 45, cfg), Timeout: c.deadline})
 
 				assert.Equal(t, c.took, time.Since(start))
 				assert.Equal(t, c.took, rep.Duration)
 				assert.Equal(t, map[agentloop.Outcome]int{c.want: 45}, rep.Counts)
 				assert.False(t, rep.Done())
-				var de *agentloop.DeadlineError
+				var de *agentloop.TimeoutError
 				require.ErrorAs(t, rep.Err, &de)
 				assert.Equal(t, "group", de.Of)
 				for _, res := range rep.Results {
@@ -114,12 +114,12 @@ func TestGroupReturnsThoughToolsNeverReturn(t *testing.T) {
 		release := make(chan struct{})
 		defer close(release)
 		stuck := tool(t, "stuck", func(context.Context) (string, error) { <-release; return "", nil })
-		stuck.Deadline = -1
+		stuck.Timeout = -1
 		quick := tool(t, "quick", result("x"))
 		bad := agentloop.Config{Name: "bad", Model: play(calls(call("1", "quick", `{}`), call("2", "stuck", `{}`))), Tools: []agentloop.Tool{stuck, quick}}
 		good := agentloop.Config{Name: "good", Model: play(after(time.Second, says("ok")))}
 		rep := runGroup(t, t.Context(), agentloop.GroupConfig{
-			Agents: []*agentloop.Agent{newAgent(t, bad), newAgent(t, good)}, Deadline: time.Minute,
+			Agents: []*agentloop.Agent{newAgent(t, bad), newAgent(t, good)}, Timeout: time.Minute,
 		})
 		assert.Equal(t, time.Minute+50*time.Millisecond, rep.Duration)
 		assert.Equal(t, agentloop.Abandoned, rep.Results[0].Outcome)
@@ -146,7 +146,7 @@ func TestGraceIsASetting(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(time.Hour, cancel)
 				rep := runGroup(t, ctx, agentloop.GroupConfig{
-					Agents: many(t, 2, agentloop.Config{Model: m}), Deadline: c.deadline, Grace: c.grace})
+					Agents: many(t, 2, agentloop.Config{Model: m}), Timeout: c.deadline, Grace: c.grace})
 				assert.Equal(t, c.took, rep.Duration)
 				assert.Equal(t, 2, rep.Counts[agentloop.Abandoned])
 			})
@@ -175,7 +175,7 @@ func TestAgentsThatHadNoTurnAreNamed(t *testing.T) {
 				var drafts atomic.Int32
 				cfg := agentloop.Config{Model: play(after(20*time.Second, says("ok"))), Tools: (&desk{}).tools(t),
 					Draft: func(context.Context, *agentloop.Result) (string, error) { drafts.Add(1); return "", nil }}
-				rep := runGroup(t, ctx, agentloop.GroupConfig{Agents: many(t, 9, cfg), Parallel: 2, Deadline: c.deadline})
+				rep := runGroup(t, ctx, agentloop.GroupConfig{Agents: many(t, 9, cfg), MaxParallel: 2, Timeout: c.deadline})
 				assert.Equal(t, 50*time.Second-c.early, rep.Duration)
 				assert.Equal(t, map[agentloop.Outcome]int{agentloop.Done: 4, c.want: 5}, rep.Counts)
 				assert.EqualValues(t, 2, drafts.Load(), "of those that had started")
@@ -205,7 +205,7 @@ func TestParallelIsABound(t *testing.T) {
 			mu.Unlock()
 			return says("ok")(ctx, req)
 		})
-		rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: many(t, 10, agentloop.Config{Model: m}), Parallel: 4})
+		rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: many(t, 10, agentloop.Config{Model: m}), MaxParallel: 4})
 		assert.True(t, rep.Done())
 		assert.Equal(t, 4, most)
 		assert.Equal(t, 3*time.Second, rep.Duration)
@@ -236,7 +236,7 @@ func TestAnyToolCancelsTheGroup(t *testing.T) {
 	})
 	assert.False(t, agentloop.CancelGroup(t.Context(), nil), "no group")
 	assert.Empty(t, agentloop.AgentName(t.Context()))
-	agentloop.Alive(t.Context()) // does nothing
+	agentloop.Heartbeat(t.Context()) // does nothing
 }
 
 // A slot of the server brackets a request, not an agent's life: parents whose
@@ -289,8 +289,8 @@ func TestChildrenEndWithTheirParent(t *testing.T) {
 		assert.Equal(t, agentloop.Done, res.Outcome)
 		assert.Equal(t, time.Minute, res.Duration)
 		assert.Equal(t, agentloop.Exhausted, child.Outcome)
-		de, _ := errors.AsType[*agentloop.DeadlineError](child.Err)
-		assert.Equal(t, &agentloop.DeadlineError{Of: "tool spawn", Limit: time.Minute}, de)
+		de, _ := errors.AsType[*agentloop.TimeoutError](child.Err)
+		assert.Equal(t, &agentloop.TimeoutError{Of: "tool spawn", Limit: time.Minute}, de)
 	})
 }
 
@@ -320,7 +320,7 @@ func TestDrafts(t *testing.T) {
 				defer func() { close(release) }()
 				cfg, _ := author(t, play(calls(call("", "read", `{}`)), silent))
 				cfg.Draft = c.draft
-				res, rep := runAgent(t, cfg, agentloop.GroupConfig{Deadline: time.Minute})
+				res, rep := runAgent(t, cfg, agentloop.GroupConfig{Timeout: time.Minute})
 				assert.Equal(t, agentloop.Exhausted, res.Outcome)
 				assert.Equal(t, c.where, res.Draft)
 				if c.err == "" {
@@ -332,8 +332,8 @@ func TestDrafts(t *testing.T) {
 				const early = 1050 * time.Millisecond
 				assert.Equal(t, time.Minute-early+c.took, rep.Duration)
 				assert.LessOrEqual(t, rep.Duration, time.Minute+100*time.Millisecond)
-				de, _ := errors.AsType[*agentloop.DeadlineError](res.Err)
-				assert.Equal(t, &agentloop.DeadlineError{Of: "group", Limit: time.Minute, Early: early}, de)
+				de, _ := errors.AsType[*agentloop.TimeoutError](res.Err)
+				assert.Equal(t, &agentloop.TimeoutError{Of: "group", Limit: time.Minute, Early: early}, de)
 			})
 		})
 	}
@@ -361,8 +361,8 @@ func TestOneFailureIsOneFailure(t *testing.T) {
 	})
 }
 
-// Whoever is cancelled by name is, also between its turn and its beginning, and
-// also if it only begins in a tool later.
+// An agent can be cancelled by name between its turn and its beginning, and even if
+// it begins later in a tool.
 func TestCancelAgentsThatAreAboutToBegin(t *testing.T) {
 	t.Run("in a tool", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

@@ -10,19 +10,20 @@ import (
 	"time"
 )
 
-// Run runs all agents and returns when each has a result: at the latest 100 ms
-// after the group's deadline, whatever tools, models and hooks do. After the end
-// of ctx it takes Grace for calls to return, plus DraftDeadline and Grace for
-// Draft hooks, plus twice Grace for agents that tools have left running, plus up to
-// one second for OnEvent. Agents that had no turn by then
-// are in the report as well.
+// Run runs all agents and returns when each has a result: at the latest 100 ms after
+// the group's deadline, whatever tools, models and hooks do.
+//
+// When ctx ends, Run returns after at most: Grace for calls, plus DraftTimeout and
+// Grace for Draft hooks, plus twice Grace for agents that tools have left running,
+// plus one second for OnEvent. Agents that had no turn by then are in the report as
+// well.
 func (g *Group) Run(ctx context.Context) *Report {
 	began := time.Now()
 	if ctx == nil {
 		return g.notStarted(began)
 	}
 	run := newGroupRun(&g.cfg, self(ctx))
-	if d := g.cfg.Deadline; d > 0 {
+	if d := g.cfg.Timeout; d > 0 {
 		run.deadline = began.Add(d)
 		var stop context.CancelFunc
 		ctx, stop, _ = withLimit(ctx, "group", d, g.cfg.WindDown)
@@ -67,9 +68,9 @@ type groupRun struct {
 	cancel   context.CancelCauseFunc
 	cause    func() error // why the group's context has ended
 	bus      *bus
-	turns    *slots // of Parallel
-	flights  *slots // of InFlight
-	troubles *troubles
+	turns    *slots // of MaxParallel
+	flights  *slots // of MaxInFlight
+	troubles *systemicTroubles
 	stacks   stacks
 	notes    chan *entry  // for the log of the run; nil without a journal
 	slowest  atomic.Int64 // nanoseconds of the slowest answered model call
@@ -93,7 +94,7 @@ type groupRun struct {
 
 // newGroupRun returns a run of a group, in a tool of an agent if in is not nil.
 func newGroupRun(cfg *GroupConfig, in *run) *groupRun {
-	g := &groupRun{cfg: cfg, bus: newBus(cfg), turns: newSlots(cfg.Parallel), flights: newSlots(cfg.InFlight)}
+	g := &groupRun{cfg: cfg, bus: newBus(cfg), turns: newSlots(cfg.MaxParallel), flights: newSlots(cfg.MaxInFlight)}
 	g.alive, g.idle = make(map[*run]struct{}), make(chan struct{})
 	top, deepest := 0, math.MaxInt
 	if in != nil {
@@ -107,7 +108,7 @@ func newGroupRun(cfg *GroupConfig, in *run) *groupRun {
 	g.troubles = newTroubles(cfg)
 	g.troubles.emit, g.troubles.draws = g.bus.emit, (*run).random
 	g.troubles.stop = g.halt
-	g.troubles.explain = func() string { return g.explain(g.ctx) }
+	g.troubles.explain = func(endpoint string) string { return g.explain(g.ctx, endpoint) }
 	return g
 }
 
@@ -144,9 +145,8 @@ func (g *groupRun) newRun(a *Agent) *run {
 	return r
 }
 
-// join makes the run one of the group's. If agents of its name were cancelled, so
-// is it: from here on whoever cancels them finds it, and what came before is
-// known.
+// join adds the run to the group's. If agents of its name were cancelled before, it
+// is cancelled now; a later cancellation finds it.
 func (g *groupRun) join(r *run) {
 	g.mu.Lock()
 	g.runs = append(g.runs, r)
@@ -156,7 +156,7 @@ func (g *groupRun) join(r *run) {
 	}
 	g.mu.Unlock()
 	if cause != nil {
-		r.cut(cause)
+		r.cancel(cause)
 	}
 }
 
@@ -180,9 +180,9 @@ func (g *groupRun) child(ctx context.Context, a *Agent) Result {
 	return *res
 }
 
-// end ends what still runs when all results are counted: agents that a tool has started
-// with a context that lives longer than its call. A moment is left to them to come to
-// their ends. Who is to come is ended at once.
+// end ends what still runs when all results are counted: agents that a tool has
+// started with a context that outlives its call. They get twice Grace to end. Agents
+// that join later are ended at once.
 func (g *groupRun) end() {
 	g.mu.Lock()
 	g.over = true
@@ -192,7 +192,7 @@ func (g *groupRun) end() {
 		return
 	}
 	for _, r := range alive {
-		r.cut(ErrGroupEnded)
+		r.cancel(ErrGroupEnded)
 	}
 	moment := time.NewTimer(g.left(2 * max(0, g.cfg.Grace)))
 	defer moment.Stop()
@@ -202,15 +202,15 @@ func (g *groupRun) end() {
 	}
 }
 
-// doom returns why the agent of the name was cancelled, or nil.
+// doom returns the cause for which agents of the name were cancelled, or nil.
 func (g *groupRun) doom(name string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.doomed[name]
 }
 
-// cancelAgents ends the agents of the given names, those that have not started
-// yet included, and returns how many of them had not ended.
+// cancelAgents ends the agents of the given names, even those that have not started,
+// and returns how many of them had not ended.
 func (g *groupRun) cancelAgents(cause error, names []string) (n int) {
 	g.mu.Lock()
 	if g.doomed == nil {
@@ -236,21 +236,21 @@ func (g *groupRun) cancelAgents(cause error, names []string) (n int) {
 	}
 	g.mu.Unlock()
 	for _, r := range hit {
-		if r.cut(cause) {
+		if r.cancel(cause) {
 			n++
 		}
 	}
 	return n
 }
 
-// causeOf returns a function that tells why ctx has ended. All its callers get
-// the same error, whose methods do no harm.
+// causeOf returns a function that tells why ctx has ended. All its callers get the
+// same error, whose methods are safe.
 func causeOf(ctx context.Context) func() error {
 	var once sync.Once
 	var cause error
 	known := make(chan struct{})
 	return func() error {
-		// The text of a cause is user code: not while the Once has its lock.
+		// The text of a cause is user code: it must not run while the Once holds its lock.
 		once.Do(func() {
 			go func() {
 				cause = contained(context.Cause(ctx))

@@ -18,21 +18,21 @@ type loss struct {
 	labels    callLabels  // of the goroutine that was abandoned
 }
 
-// guarded runs user code on a goroutine of its own and comes back at the
-// latest Grace after ctx has ended, with what the code returned, or with a
-// loss. What abandoned code returns later is dropped.
+// guarded runs user code on a goroutine of its own. It returns at the latest Grace
+// after ctx has ended, with the result of the code or with a loss. A result of
+// abandoned code that comes later is dropped.
 //
-// The loop of an agent runs user code in no other way, which is why it always
-// comes to its end. For the same reason fn asks of an error what is to be known
-// of it: its methods are user code too.
+// An agent's loop runs user code in no other way, which is why it always ends. The
+// methods of an error are user code as well: fn asks them all that the loop has to
+// know.
 func guarded[T any](ctx context.Context, run *run, in string, fn func(context.Context) T) (value T, lost *loss) {
 	type returned struct {
 		value T
 		lost  *loss
 	}
 	back := make(chan returned, 1) // room for one: late code must not block
-	// Profiles and dumps tell with these whose goroutine it is. They are made
-	// here: there are thousands of those goroutines, and their stacks are small.
+	// Labels for profiles and goroutine dumps. They are set here, since there are
+	// thousands of these goroutines and their stacks are small.
 	labels := callLabels{run.name(), in, strconv.FormatInt(run.group.calls.Add(1), 10)}
 	x := running{labels, in, time.Now()}
 	run.enters(x)
@@ -41,7 +41,7 @@ func guarded[T any](ctx context.Context, run *run, in string, fn func(context.Co
 		defer run.leaves(x)
 		r := returned{lost: &loss{err: fmt.Errorf("%s %w", in, ErrExited)}}
 		defer func() {
-			// nil only if there was no panic, also for panic(nil).
+			// It is nil only if there was no panic, even for panic(nil).
 			if v := recover(); v != nil {
 				p := &PanicError{In: in, Value: v, Stack: debug.Stack(), text: fmt.Sprint(v)}
 				r.lost = &loss{err: p, panicked: p}
@@ -58,10 +58,10 @@ func guarded[T any](ctx context.Context, run *run, in string, fn func(context.Co
 		return r.value, r.lost
 	case <-ctx.Done():
 	}
-	// In slices, not in one piece: each is also a turn of the scheduler. When
-	// thousands of agents end at once on a busy machine, code that heard its
-	// context may just not have had its turn when the time is up; slices come
-	// late there too, and so the patience grows with the need.
+	// In slices: each is also a turn of the scheduler. When thousands of agents end at
+	// once on a busy machine, code that has seen the end of its context may not have run
+	// yet when the time is up. Slices come late there too, so the patience grows with
+	// the load.
 	const slices = 10
 	grace := run.grace()
 	patience := time.NewTimer(grace - grace/slices*(slices-1))

@@ -9,13 +9,13 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// A history is a conversation that the strictest server accepts at any time
-// between rounds: no empty message, every tool call with a unique id, a legal
-// name and arguments that are a JSON object, and behind it exactly one result
-// per call, in call order.
+// A history is a conversation that the strictest server accepts at any time between
+// rounds: no message is empty; every tool call has a unique id, a legal name and
+// arguments that are a JSON object; and exactly one result per call follows, in call
+// order.
 //
-// Requests share its memory up to their own length, so it grows behind what they
-// see, and what changes is copied before.
+// Requests share its memory up to their own length. So it may grow behind them, but a
+// message that changes is copied first.
 type history struct {
 	msgs   []chat.Message
 	shared bool                // a request was made of msgs
@@ -27,19 +27,19 @@ type history struct {
 	summary string        // of what is left out
 }
 
-// noAnswer stands in the history for an answer without text and calls. Such
-// messages may not be sent; leaving them out would put two messages of the
-// user in a row, or one behind a tool's result, which some servers refuse.
+// noAnswer stands in the history for an answer without text and calls. An empty
+// message may not be sent. To leave it out would put two user messages in a row, or
+// one after a tool's result, which some servers refuse.
 const noAnswer = "(no answer)"
 
 // noOutput stands for an empty result, which some servers refuse.
 const noOutput = "(no output)"
 
-// noMessage stands for a message of the user that says nothing.
+// noMessage stands for an empty user message.
 const noMessage = "(empty message)"
 
-// newHistory returns a valid history of the given messages: what is invalid in
-// them is mended or left out. msgs is not changed.
+// newHistory returns a valid history of the given messages. Invalid parts are mended
+// or left out. msgs is not changed.
 func newHistory(msgs []chat.Message) *history {
 	h := &history{ids: make(map[string]struct{})}
 	for i := 0; i < len(msgs); i++ {
@@ -73,15 +73,15 @@ func newHistory(msgs []chat.Message) *history {
 	return h
 }
 
-// after keeps the ids that an earlier conversation used out of this one.
+// after makes this conversation avoid the ids of an earlier one.
 func (h *history) after(old *history) {
 	maps.Copy(h.ids, old.ids)
 	h.made = max(h.made, old.made)
 }
 
-// pair appends one result for each call: the first of the messages that follow
-// with the id that the call was sent with. It need not stand right behind, for
-// a user may have broken in.
+// pair appends one result for each call: the first of the following messages with the
+// id that the call was sent with. It need not follow directly, since a user message
+// may stand between.
 func (h *history) pair(sent, calls []chat.ToolCall, follow []chat.Message) {
 	used := make(map[int]bool, len(calls))
 	for k, c := range calls {
@@ -95,8 +95,8 @@ func (h *history) pair(sent, calls []chat.ToolCall, follow []chat.Message) {
 	}
 }
 
-// resultOf returns where the result of a call stands, or -1. Behind a message
-// that calls with the same id again, results are of that one.
+// resultOf returns the index of the result of a call, or -1. After a message that
+// makes another call with the same id, results belong to that one.
 func resultOf(id string, follow []chat.Message, used map[int]bool) int {
 	for i := range follow {
 		m := &follow[i]
@@ -110,8 +110,8 @@ func resultOf(id string, follow []chat.Message, used map[int]bool) int {
 	return -1
 }
 
-// user appends a message of the user, so that roles alternate as templates of
-// some models demand: two in a row become one, and none follows a tool's result.
+// user appends a user message so that roles alternate, as templates of some models
+// demand: two in a row become one, and none follows a tool's result.
 func (h *history) user(m chat.Message) {
 	if m.Parts = filled(m.Parts); empty(&m) {
 		m.Content, m.Parts = noMessage, nil
@@ -139,9 +139,9 @@ func (h *history) user(m chat.Message) {
 	h.push(m)
 }
 
-// instruct puts a system message at the head, behind the text of the one that is there:
-// templates of some models know no second one, and none elsewhere. One that says nothing
-// instructs nobody.
+// instruct puts a system message at the head, or appends its text to the one that is
+// there: templates of some models allow only one, and only there. An empty one is
+// left out.
 func (h *history) instruct(m chat.Message) {
 	if m.Parts = filled(m.Parts); empty(&m) {
 		return
@@ -165,7 +165,7 @@ func (h *history) instruct(m chat.Message) {
 	h.weigh()
 }
 
-// instructs reports whether a message is one of those at the head.
+// instructs reports whether a message is a system or developer message.
 func instructs(m *chat.Message) bool {
 	return m.Role == chat.RoleSystem || m.Role == chat.RoleDeveloper
 }
@@ -176,7 +176,7 @@ func (h *history) push(m chat.Message) {
 	h.bytes += messageBytes(&m)
 }
 
-// weigh counts anew what the messages weigh.
+// weigh recounts the bytes of the messages.
 func (h *history) weigh() {
 	h.bytes = 0
 	for i := range h.msgs {
@@ -215,7 +215,7 @@ func joined(a, b string) string {
 	return a + "\n\n" + b
 }
 
-// empty reports whether a message without calls says nothing.
+// empty reports whether a message without calls has no content.
 func empty(m *chat.Message) bool {
 	if _, own := m.Extra["content"]; own {
 		return false
@@ -226,8 +226,8 @@ func empty(m *chat.Message) bool {
 	return blank(m.Content)
 }
 
-// filled returns the parts without those that are blank text, which some
-// servers refuse also beside others.
+// filled returns the parts except blank text, which some servers refuse even beside
+// other parts.
 func filled(parts []chat.Part) []chat.Part {
 	void := func(p chat.Part) bool {
 		return (p.Type == "" || p.Type == "text") && blank(p.Text) && len(p.Extra) == 0
@@ -238,9 +238,9 @@ func filled(parts []chat.Part) []chat.Part {
 	return slices.DeleteFunc(slices.Clone(parts), void)
 }
 
-// silent returns a message for a model that has said nothing. Where its messages
-// have their reasoning with them this one has it too, and it is empty: DeepSeek
-// refuses conversations in which one lacks it.
+// silent returns a message that stands for an empty answer of the model. If the
+// model's other messages carry reasoning, this one carries an empty one: DeepSeek
+// refuses conversations in which a message lacks it.
 func (h *history) silent() chat.Message {
 	m := chat.Assistant(noAnswer)
 	for i := len(h.msgs) - 1; i >= 0; i-- {
@@ -254,8 +254,8 @@ func (h *history) silent() chat.Message {
 	return m
 }
 
-// answer appends a model's message, made valid, and returns its calls as they
-// now stand in the history. The caller must append a result for each.
+// answer appends a model's message, made valid, and returns its calls as they are now
+// in the history. The caller must append a result for each.
 func (h *history) answer(m chat.Message) []chat.ToolCall {
 	m.Role, m.ToolCallID = chat.RoleAssistant, ""
 	if m.Content == "" && len(m.Parts) == 0 {
@@ -309,14 +309,13 @@ func (h *history) uniqueID(id string) string {
 				return id
 			}
 		}
-		// Nine letters and digits: Mistral takes nothing else.
+		// Nine letters and digits: Mistral accepts nothing else.
 		h.made++
 		id = fmt.Sprintf("call%05d", h.made)
 	}
 }
 
-// legalName returns a name that servers accept in a conversation. If a tool
-// has that name it is taken as meant.
+// legalName replaces the characters of a name that servers refuse in a conversation.
 func legalName(name string) string {
 	if name == "" {
 		return "unknown"

@@ -136,8 +136,8 @@ func TestABlankResultOfAToolIsNoOutput(t *testing.T) {
 	assert.Equal(t, []string{"(no output)"}, m.last(chat.RoleTool))
 }
 
-// Some servers demand the reasoning of every message, also of those that stand in
-// for an answer: the field is there, and empty.
+// Some servers demand the reasoning of every message, even of those that stand in for
+// an answer: the field is there, and empty.
 func TestWhatStandsInForAnAnswerHasTheNameOfItsReasoning(t *testing.T) {
 	for _, key := range []string{"reasoning_content", "reasoning", ""} {
 		asks := chat.Message{Role: chat.RoleAssistant, Reasoning: "hm", ReasoningKey: key, ToolCalls: []chat.ToolCall{call("1", "t", "{}")}}

@@ -129,7 +129,7 @@ func TestTheLogOfTheRunTellsWhoTookPart(t *testing.T) {
 	d := newDisk(nil)
 	j := openJournal(t, d)
 	agents := append(many(t, 2, agentloop.Config{Model: play(says("done"))}), newAgent(t, agentloop.Config{Name: "b", Model: play(fails(errWrongKey))}))
-	runGroup(t, t.Context(), agentloop.GroupConfig{Agents: agents, Journal: j, Parallel: 1})
+	runGroup(t, t.Context(), agentloop.GroupConfig{Agents: agents, Journal: j, MaxParallel: 1})
 	require.NoError(t, j.Close())
 	var got []string
 	for line := range strings.Lines(string(d.files["run.jsonl"])) {
@@ -189,7 +189,7 @@ func TestAnAnswerComesBackAsItWas(t *testing.T) {
 	}, told, "what was told then is not told again")
 }
 
-// What was done is done, also if there would be more to do by now.
+// An agent that was done stays done, even if there would be more to do by now.
 func TestAnAgentThatWasDoneStaysDone(t *testing.T) {
 	p := &program{t, newDisk(nil)}
 	var ran []string
@@ -210,7 +210,7 @@ func TestALogWithoutNumbersIsGoneOnWith(t *testing.T) {
 	p := &program{t, newDisk(nil)}
 	var ran []string
 	script := []step{calls(call("a", "read", `{}`)), calls(call("b", "read", `{"n":2}`), call("c", "save", `{}`)), says("done")}
-	cfg := agentloop.Config{Model: play(script...), Tools: named(t, agentloop.EffectOnce, &ran, "read", "save"), ParallelTools: 1}
+	cfg := agentloop.Config{Model: play(script...), Tools: named(t, agentloop.EffectOnce, &ran, "read", "save"), MaxParallelTools: 1}
 	p.run(cfg)
 	log := string(p.d.files["agents/a.jsonl"])
 	log = strings.ReplaceAll(log, `"v":2`, `"v":1`)
@@ -251,7 +251,7 @@ func TestTheReportListsWhatStillHangsAtItsTime(t *testing.T) {
 			ill.Store(true)
 			cancel()
 		})
-		g, err := agentloop.NewGroup(agentloop.GroupConfig{Agents: []*agentloop.Agent{a}, Journal: j, Deadline: -1})
+		g, err := agentloop.NewGroup(agentloop.GroupConfig{Agents: []*agentloop.Agent{a}, Journal: j, Timeout: -1})
 		require.NoError(t, err)
 		began := time.Now()
 		rep := g.Run(ctx)

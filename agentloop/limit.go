@@ -7,29 +7,29 @@ import (
 
 type limitKey struct{}
 
-// A limit is one of our deadlines in a context, with those around it. Which
-// clock ended a context, and whether it was one of ours, is told by these
-// pointers and not by the looks of an error: a caller's cause may well wrap a
-// DeadlineError of some other run.
+// A limit is one of our timeouts in a context, with those around it. Which timeout
+// ended a context, and whether it was one of ours, is told by comparing these
+// pointers, not by errors.As: a caller's cause may wrap a TimeoutError of another
+// run.
 type limit struct {
-	err *DeadlineError
+	err *TimeoutError
 	at  time.Time
 	up  *limit
 }
 
-// withLimit bounds ctx, a little before the limit if early is not zero. The
-// returned error is the cause if that bound ends it.
-func withLimit(ctx context.Context, of string, d, early time.Duration) (context.Context, context.CancelFunc, *DeadlineError) {
+// withLimit bounds ctx by d, less early. The returned error is the cause of the
+// context if this bound ends it.
+func withLimit(ctx context.Context, of string, d, early time.Duration) (context.Context, context.CancelFunc, *TimeoutError) {
 	up, _ := ctx.Value(limitKey{}).(*limit)
-	l := &limit{err: &DeadlineError{Of: of, Limit: d, Early: early}, at: time.Now().Add(d - early), up: up}
+	l := &limit{err: &TimeoutError{Of: of, Limit: d, Early: early}, at: time.Now().Add(d - early), up: up}
 	ctx = context.WithValue(ctx, limitKey{}, l)
 	ctx, stop := context.WithDeadlineCause(ctx, l.at, l.err)
 	return ctx, stop, l.err
 }
 
-// expired returns the limit of ours that ended ctx, or nil.
-func expired(ctx context.Context) *DeadlineError {
-	cause, ok := context.Cause(ctx).(*DeadlineError)
+// expired returns our limit that ended ctx, or nil.
+func expired(ctx context.Context) *TimeoutError {
+	cause, ok := context.Cause(ctx).(*TimeoutError)
 	if !ok {
 		return nil
 	}
@@ -41,10 +41,9 @@ func expired(ctx context.Context) *DeadlineError {
 	return nil
 }
 
-// pending returns the limit of ours that will end ctx first, and what it
-// leaves; nil if there is none, or if a deadline of somebody else comes before
-// it.
-func pending(ctx context.Context) (*DeadlineError, time.Duration) {
+// pending returns our limit that will end ctx first, and the time until then; nil if
+// there is none, or if the caller's deadline comes first.
+func pending(ctx context.Context) (*TimeoutError, time.Duration) {
 	at, ok := ctx.Deadline()
 	if !ok {
 		return nil, 0
@@ -57,9 +56,9 @@ func pending(ctx context.Context) (*DeadlineError, time.Duration) {
 	return nil, 0
 }
 
-// outcome names the end of an agent that had not begun when its context ended.
-// Like that of a run it goes by identity, not by errors.As: a caller's cause may be,
-// or wrap, what it likes.
+// outcome is the outcome of an agent that had not begun when its context ended. As
+// for a run, limits are compared by identity: a caller's cause may be, or wrap,
+// anything.
 func (g *groupRun) outcome(ctx context.Context) Outcome {
 	g.mu.Lock()
 	halted := g.halted
@@ -73,16 +72,16 @@ func (g *groupRun) outcome(ctx context.Context) Outcome {
 	return Cancelled
 }
 
-// outcome names the end of an agent whose context has ended.
+// outcome is the outcome of an agent whose context has ended.
 func (r *run) outcome(ctx context.Context) Outcome {
-	if stall, _ := r.cutBy().(*StallError); stall != nil && same(stall, context.Cause(ctx)) {
+	if stall, _ := r.cancelledBy().(*StallError); stall != nil && same(stall, context.Cause(ctx)) {
 		return Stalled
 	}
 	return r.group.outcome(ctx)
 }
 
-// hush hides from err that it matches the errors of contexts, unless it may do
-// so because of the caller's own context.
+// hush makes err no longer match the errors of contexts, unless the caller's own
+// context has ended, or its deadline comes first.
 func hush(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		if expired(ctx) == nil {
@@ -98,10 +97,10 @@ func hush(ctx context.Context, err error) error {
 	return muted(err)
 }
 
-// A spentError is a limit of ours that leaves too little time to go on after a
+// A spentError says that a limit of ours leaves too little time to go on after a
 // fault. The limit comes first: it is the cause.
 type spentError struct {
-	limit *DeadlineError
+	limit *TimeoutError
 	text  string
 	fault error
 }

@@ -51,12 +51,12 @@ func TestADeadlineIsTheCallersOnlyIfHeHasOne(t *testing.T) {
 					ctx, stop = context.WithTimeout(ctx, c.caller)
 					defer stop()
 				}
-				a := newAgent(t, agentloop.Config{Model: play(fails(c.err)), Deadline: c.agent})
-				rep := runGroup(t, ctx, agentloop.GroupConfig{Agents: []*agentloop.Agent{a}, Deadline: c.group, Restarts: c.restarts})
+				a := newAgent(t, agentloop.Config{Model: play(fails(c.err)), Timeout: c.agent})
+				rep := runGroup(t, ctx, agentloop.GroupConfig{Agents: []*agentloop.Agent{a}, Timeout: c.group, Restarts: c.restarts})
 				res := rep.Results[0]
 				assert.Equal(t, c.want, res.Outcome, res.Err)
 				assert.Zero(t, res.Duration)
-				var de *agentloop.DeadlineError
+				var de *agentloop.TimeoutError
 				if assert.Equal(t, c.of != "", errors.As(res.Err, &de), res.Err) && c.of != "" {
 					assert.Equal(t, c.of, de.Of)
 					assert.ErrorContains(t, res.Err, fmt.Sprintf("the deadline of %s (1m0s) leaves 1m0s", c.of))
@@ -76,14 +76,14 @@ func TestCancelGroupMeansCancelledWhateverItsCauseWraps(t *testing.T) {
 	for name, wrap := range map[string]func(error) error{
 		"the child's error": func(err error) error { return fmt.Errorf("the child got nowhere: %w", err) },
 		"the bare deadline": func(err error) error {
-			var de *agentloop.DeadlineError
+			var de *agentloop.TimeoutError
 			errors.As(err, &de)
 			return de
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				child := newAgent(t, agentloop.Config{Name: "child", Model: agentloop.ModelFunc(silent), Deadline: time.Second})
+				child := newAgent(t, agentloop.Config{Name: "child", Model: agentloop.ModelFunc(silent), Timeout: time.Second})
 				spawn := tool(t, "spawn", func(ctx context.Context) (string, error) {
 					res := child.Run(ctx)
 					assert.Equal(t, agentloop.Exhausted, res.Outcome)
@@ -92,7 +92,7 @@ func TestCancelGroupMeansCancelledWhateverItsCauseWraps(t *testing.T) {
 				})
 				res, rep := runAgent(t, agentloop.Config{Model: play(calls(call("", "spawn", "{}"))), Tools: []agentloop.Tool{spawn}}, agentloop.GroupConfig{})
 				assert.Equal(t, agentloop.Cancelled, res.Outcome)
-				var de *agentloop.DeadlineError
+				var de *agentloop.TimeoutError
 				require.ErrorAs(t, rep.Err, &de)
 				assert.Equal(t, "agent", de.Of)
 			})
@@ -112,7 +112,7 @@ func TestAToolInsideItsNamesakeIsNotToldOfItsOwnLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				wait := tool(t, "spawn", func(ctx context.Context) (string, error) { <-ctx.Done(); return "", context.Cause(ctx) })
-				wait.Deadline, wait.Effect = c.inner, agentloop.EffectIdempotent
+				wait.Timeout, wait.Effect = c.inner, agentloop.EffectIdempotent
 				var inner agentloop.Result
 				spawn := tool(t, "spawn", func(ctx context.Context) (string, error) {
 					inner = newAgent(t, agentloop.Config{Name: "child", Model: play(calls(call("", "spawn", "{}")), says("ok")), Tools: []agentloop.Tool{wait}}).Run(ctx)
@@ -134,7 +134,7 @@ func TestTheDeadlineOfADraftIsOurs(t *testing.T) {
 				cause = context.Cause(ctx)
 				return "", say(ctx)
 			}})
-			assert.Equal(t, &agentloop.DeadlineError{Of: "draft", Limit: time.Second}, cause)
+			assert.Equal(t, &agentloop.TimeoutError{Of: "draft", Limit: time.Second}, cause)
 			assert.Error(t, res.DraftErr)
 			assert.NotErrorIs(t, res.DraftErr, context.DeadlineExceeded)
 		}

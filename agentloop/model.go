@@ -10,43 +10,42 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// A Model answers a conversation. Agents share it, so it must be safe for
-// concurrent use.
+// A Model answers a conversation. Agents share it, so it must be safe for concurrent
+// use.
 //
-// The request belongs to the loop: a Model may read it until Chat returns and
-// must not write to it. Its Caller is the agent's name.
+// The request belongs to the loop: a Model may read it until Chat returns and must
+// not write to it. Its Caller is the agent's name.
 //
 // For each piece of an answer a Model should call the request's OnOutput, or
-// [Alive] with the context: then a long answer that streams is no stall. OnBytes is
-// for whatever else comes, such as pings: they are life, but no answer. OnWait tells
-// of a wait whose length is known, such as a Retry-After: the watchdog is patient for
-// as long, and then as usual. What a call lets hear after it was given up is not heard.
+// [Heartbeat] with the context, so that a long streamed answer is no stall. OnBytes
+// is for all other bytes, such as pings: they are signs of life, but no output.
+// OnWait announces a wait of known length, such as a Retry-After: the watchdog adds
+// it to its usual patience. Calls of these hooks are ignored once the model call was
+// given up.
 //
-// An error may answer five questions, found with errors.As:
+// An error may answer five questions with methods, found with errors.As:
 //
 //   - Retryable() bool: is this a passing fault? If so the agent asks again
 //     after a pause. Errors without the method are final.
 //   - RetryAfter() time.Duration: how long to wait at least; 0 if unknown.
-//   - Truncated() *chat.Response: is it that a token limit cut the answer
-//     inside its tool calls? Then this is the answer. None of its calls is run,
-//     and the model is told why. Otherwise nil.
-//   - ContextOverflow() bool: is the conversation longer than the model takes?
-//     Then it is shrunk, see Config.Window, and the model asked again.
-//   - StatusCode() int: which HTTP status came? With 401, 402, 403, 407 and 429
-//     it is about the key or the quota, and the request is not tried without
-//     its tool_choice. 404 is not among them: routers answer so if no model
-//     takes tool_choice. After 500 and 501 it is, if they speak of tool_choice or
-//     come twice in a row.
+//   - Truncated() *chat.Response: the answer if a token limit cut it inside its
+//     tool calls, else nil. None of its calls is run, and the model is told why.
+//   - ContextOverflow() bool: is the conversation too long for the model? Then
+//     it is shrunk, see Config.Window, and the model asked again.
+//   - StatusCode() int: the HTTP status. It helps to tell whether the server refuses
+//     tool_choice. 401, 402, 403, 407 and 429 are about the key or the quota, so the
+//     request is not tried without tool_choice. 404 may be a refusal: routers answer
+//     so if no model takes tool_choice. 500 and 501 are one if their text speaks of
+//     tool_choice or if they come twice in a row.
 //
-// An error that matches [context.DeadlineExceeded] while little time is left
-// says that it is too little; if that is for a deadline of this package, the
-// agent ends as [Exhausted].
+// If an error matches [context.DeadlineExceeded] and the deadline that is near is one
+// of this package, the agent ends as [Exhausted]: too little time is left.
 //
-// What Chat returns beside an error is not used.
+// The response that Chat returns beside an error is ignored.
 //
-// A Model may have a method Endpoint() string that names what it calls: trouble
-// that is an endpoint's and not an agent's (GroupConfig.Systemic) is told apart by
-// it. Without, all models of a group are taken to call the same one.
+// A Model may have a method Endpoint() string that names the endpoint it calls. It
+// tells apart the trouble of different endpoints (GroupConfig.Systemic). Models
+// without the method count as one endpoint.
 type Model interface {
 	Chat(ctx context.Context, req *chat.Request) (*chat.Response, error)
 }
@@ -68,8 +67,8 @@ func (f ModelFunc) Chat(ctx context.Context, req *chat.Request) (*chat.Response,
 	return f(ctx, req)
 }
 
-// A reply is what came back from a model: an answer, or a failure with the
-// answers to the questions asked of it.
+// A reply is the outcome of a model call: an answer, or a failure with the answers to
+// the questions asked of it.
 type reply struct {
 	resp      *chat.Response
 	err       error
@@ -87,7 +86,7 @@ type reply struct {
 	bill      bill
 }
 
-// put asks a model and turns every way to fail into an error.
+// put asks a model and turns every kind of failure into an error.
 func put(ctx context.Context, m Model, req *chat.Request) reply {
 	resp, err := m.Chat(ctx, req)
 	switch {
@@ -102,7 +101,7 @@ func put(ctx context.Context, m Model, req *chat.Request) reply {
 			}
 			return reply{resp: &cut}
 		}
-		f := reply{err: foreign(err), late: errors.Is(err, context.DeadlineExceeded)}
+		f := reply{err: asUserError(err), late: errors.Is(err, context.DeadlineExceeded)}
 		if r, ok := errors.AsType[interface {
 			error
 			Retryable() bool
@@ -144,9 +143,8 @@ func put(ctx context.Context, m Model, req *chat.Request) reply {
 	return reply{resp: resp}
 }
 
-// ofChoice reports whether an error speaks of tool_choice. Servers that cannot be
-// told what to call answer with any status, 500 included, so there is nothing but
-// the text to go by.
+// ofChoice reports whether an error speaks of tool_choice. Servers refuse it with any
+// status, even 500, so only the text can tell.
 func ofChoice(text string) bool {
 	text = strings.ToLower(text)
 	for _, name := range []string{"tool_choice", "tool choice", "toolchoice"} {
@@ -157,7 +155,8 @@ func ofChoice(text string) bool {
 	return false
 }
 
-// denies reports whether an HTTP status is about who asks, not about what.
+// denies reports whether an HTTP status is about the caller's key or quota, not about
+// the request.
 func denies(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden,

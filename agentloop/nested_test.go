@@ -174,7 +174,7 @@ func TestGroupsInToolsShareThePlacesInFlight(t *testing.T) {
 				})
 				fan := tool(t, "fan_out", func(ctx context.Context) (string, error) {
 					kids := many(t, 2, agentloop.Config{Model: m})
-					g, err := agentloop.NewGroup(agentloop.GroupConfig{Agents: kids, InFlight: c.inner})
+					g, err := agentloop.NewGroup(agentloop.GroupConfig{Agents: kids, MaxInFlight: c.inner})
 					require.NoError(t, err)
 					if rep := g.Run(ctx); !rep.Done() {
 						return "", rep.Results[0].Err
@@ -183,7 +183,7 @@ func TestGroupsInToolsShareThePlacesInFlight(t *testing.T) {
 				})
 				fan.RunsAgents = true
 				rep := runGroup(t, t.Context(), agentloop.GroupConfig{
-					Agents: many(t, 5, agentloop.Config{Model: m, Tools: []agentloop.Tool{fan}}), InFlight: c.outer,
+					Agents: many(t, 5, agentloop.Config{Model: m, Tools: []agentloop.Tool{fan}}), MaxInFlight: c.outer,
 				})
 				require.True(t, rep.Done(), rep.Results[0].Err)
 				assert.EqualValues(t, c.most, most.Load())
@@ -192,7 +192,7 @@ func TestGroupsInToolsShareThePlacesInFlight(t *testing.T) {
 	}
 }
 
-// Who waits for a place of a group around its own is in no trouble.
+// An agent that waits for a place of a group around its own is in no trouble.
 func TestWaitingForThePlacesOfAnOuterGroupIsNoTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := play(after(4*time.Minute, says("done")))
@@ -207,7 +207,7 @@ func TestWaitingForThePlacesOfAnOuterGroupIsNoTrouble(t *testing.T) {
 		})
 		fan.RunsAgents = true
 		parent := agentloop.Config{Model: play(calls(call("", "fan_out", `{}`)), says("done")), Tools: []agentloop.Tool{fan}}
-		_, rep := runAgent(t, parent, agentloop.GroupConfig{InFlight: 1})
+		_, rep := runAgent(t, parent, agentloop.GroupConfig{MaxInFlight: 1})
 		assert.True(t, rep.Done())
 		assert.True(t, inner.Done())
 		assert.Zero(t, inner.Stalls+rep.Stalls)
@@ -241,7 +241,7 @@ func TestAToolThatRunsAgentsHasTheirTime(t *testing.T) {
 					took = res.Duration
 					return res.Text, res.Err
 				})
-				spawn.RunsAgents, spawn.Deadline = c.runs, c.deadline
+				spawn.RunsAgents, spawn.Timeout = c.runs, c.deadline
 				_, rep := runAgent(t, agentloop.Config{Model: play(calls(call("", "spawn", `{}`)), says("done")), Tools: []agentloop.Tool{spawn}}, agentloop.GroupConfig{OnStall: agentloop.StallEnd})
 				if c.cut == 0 {
 					assert.Equal(t, c.lasts, took)
@@ -266,7 +266,7 @@ func TestAModelThatIsMadeOfAgents(t *testing.T) {
 					inner := newAgent(t, agentloop.Config{Name: "inner", Model: agentloop.ModelFunc(after(time.Second, says("inner says")))})
 					var res agentloop.Result
 					if own {
-						g, _ := agentloop.NewGroup(agentloop.GroupConfig{Agents: []*agentloop.Agent{inner}, InFlight: 1})
+						g, _ := agentloop.NewGroup(agentloop.GroupConfig{Agents: []*agentloop.Agent{inner}, MaxInFlight: 1})
 						res = g.Run(ctx).Results[0]
 					} else {
 						res = inner.Run(ctx)
@@ -276,7 +276,7 @@ func TestAModelThatIsMadeOfAgents(t *testing.T) {
 					}
 					return says(res.Text)(ctx, nil)
 				})
-				rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: many(t, 3, agentloop.Config{Model: team}), InFlight: 2})
+				rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: many(t, 3, agentloop.Config{Model: team}), MaxInFlight: 2})
 				assert.True(t, rep.Done(), "%v", rep.Results[0].Err)
 				assert.Equal(t, 2*time.Second, rep.Duration)
 			})

@@ -5,19 +5,18 @@ import (
 	"time"
 )
 
-// A RestartPolicy says how often an agent that ended is started again, as
-// supervisors count: at most Max times within any Per. One more and it stays as
-// it ended.
+// A RestartPolicy says how often an agent that ended is started again, as supervisors
+// count: at most Max times within any Per. Then it stays as it ended.
 type RestartPolicy struct {
 	// Max is how many restarts there may be. Zero means none.
 	Max int
 
-	// Per is the time in which they are counted. Zero means the whole run.
+	// Per is the period in which restarts are counted. Zero means the whole run.
 	Per time.Duration
 
-	// Fresh starts the agent over from its first message, with no step taken.
-	// Otherwise it goes on from its last completed round, and its steps count.
-	// What its tools have done is done in either case, and budgets go on.
+	// Fresh starts the agent over from its first message, with no step taken. Otherwise
+	// it goes on from its last completed round, and its steps count. In either case,
+	// effects of its tools remain, and budgets go on.
 	Fresh bool
 }
 
@@ -33,10 +32,10 @@ func (p RestartPolicy) check(of Outcome) error {
 	return nil
 }
 
-// timesWithin counts what happens in a stretch of time.
+// timesWithin counts events within a period.
 type timesWithin struct{ at []time.Time }
 
-// admits notes one more happening, unless there were max within per before.
+// admits notes one more event, unless there were already most within per.
 func (w *timesWithin) admits(now time.Time, most int, per time.Duration) bool {
 	if per > 0 {
 		old := 0
@@ -52,21 +51,21 @@ func (w *timesWithin) admits(now time.Time, most int, per time.Duration) bool {
 	return true
 }
 
-// A StallAction is what the watchdog does about an agent that shows no life,
-// after it has said so.
+// A StallAction is what the watchdog does about an agent without a sign of life,
+// after it has announced the stall.
 type StallAction int
 
 const (
 	// StallReport does nothing more.
 	StallReport StallAction = iota
-	// StallRetry ends the call that shows no life, and none beside it: a call of the
-	// model counts as a passing fault then, one of a tool gets an error for a result.
+	// StallRetry ends the silent call, and no call beside it. A model call then counts
+	// as a passing fault; a tool call gets an error result.
 	StallRetry
 	// StallEnd ends the agent as Stalled.
 	StallEnd
 )
 
-// A StallError is the end of a call, or of an agent, that showed no life.
+// A StallError is the end of a call, or of an agent, that showed no sign of life.
 type StallError struct {
 	Silent time.Duration // without a sign of life
 	State  string        // what the agent did, and did before
@@ -82,16 +81,15 @@ func (e *StallError) Error() string {
 // Timeout reports true.
 func (e *StallError) Timeout() bool { return true }
 
-// A SystemicAction is what a group does when most of its agents get no answer
-// any more from one endpoint.
+// A SystemicAction is what a group does when one endpoint fails most of its agents.
 type SystemicAction int
 
 const (
-	// SystemicHold holds back all further calls of the model but one at a time,
-	// which probes, until there is an answer. One that shows no life for 30 seconds
-	// goes on, but is not waited for any more; the next may take twice as long. Faults
-	// cost no agent its restarts meanwhile. If no answer comes within
-	// SystemicConfig.Limit the group stops.
+	// SystemicHold holds back all further model calls except one at a time, the probe,
+	// until there is an answer. A probe without a sign of life for 30 seconds goes on,
+	// but the next one may start; each further probe gets twice as long. Meanwhile
+	// faults do not count as Restarts. If no answer comes within SystemicConfig.Limit
+	// the group stops.
 	SystemicHold SystemicAction = iota
 	// SystemicGoOn leaves each agent to its own restarts.
 	SystemicGoOn
@@ -99,24 +97,24 @@ const (
 	SystemicStop
 )
 
-// A SystemicConfig says when trouble is that of all, and what is done then. The
-// zero value is the default.
+// A SystemicConfig says when trouble is systemic, which means that one endpoint fails
+// most agents, and what is done then. The zero value is the default.
 type SystemicConfig struct {
-	// Share is which part of the agents at work must be in trouble, all since
-	// the endpoint's last answer to any of them: their calls failed with a
-	// passing fault, or they show no life (GroupConfig.StallAfter) while they
-	// wait for the model. Who waits for one of the places of GroupConfig.InFlight is
-	// not counted, unless silent calls hold all of them: then that is in trouble as
+	// Share is the part of the agents at work that must be in trouble, all since the
+	// endpoint's last answer to any of them. An agent is in trouble if its call failed
+	// with a passing fault, or if it waits for the model and shows no sign of life
+	// (GroupConfig.StallAfter). Agents that wait for a place (GroupConfig.MaxInFlight)
+	// do not count, unless silent calls hold all places: then they are in trouble as
 	// well. Zero means more than a half; a negative value never.
 	Share float64
 
-	// Min is how many agents that must be at least. Zero means 3.
+	// Min is how many agents must be in trouble at least. Zero means 3.
 	Min int
 
 	Action SystemicAction
 
-	// Limit bounds how long calls are held back. Zero means 10 minutes, a
-	// negative value no bound of its own.
+	// Limit bounds how long calls are held back. Zero means 10 minutes, a negative value
+	// no bound but the group's Timeout.
 	Limit time.Duration
 }
 
@@ -137,7 +135,7 @@ func (c SystemicConfig) filled() SystemicConfig {
 
 func (c SystemicConfig) check() error {
 	switch {
-	case !(c.Share <= 1): // also NaN
+	case !(c.Share <= 1): // true for NaN as well
 		return fmt.Errorf("agentloop: Systemic.Share is %v, want at most 1", c.Share)
 	case c.Min < 0:
 		return fmt.Errorf("agentloop: Systemic.Min is %d, want 0 (for %d) or more", c.Min, defaultSystemicMin)
@@ -147,14 +145,14 @@ func (c SystemicConfig) check() error {
 	return nil
 }
 
-// A SystemicError says that an endpoint failed most agents of a group at the
-// same time. Agents that a group stops for it end as [Failed].
+// A SystemicError says that one endpoint failed most agents of a group at the same
+// time. Agents that a group stops for it end as [Failed].
 type SystemicError struct {
 	Endpoint string // what the models call it; empty if they do not say
 	Agents   int    // at work on it
-	Waiting  int    // of them, without a sign of life while they wait for the model
-	Failing  int    // of them, with calls that failed
-	Queued   int    // of them, without a place, since silent calls hold all (GroupConfig.InFlight)
+	Waiting  int    // of them, those that wait for the model without a sign of life
+	Failing  int    // of them, those whose calls failed
+	Queued   int    // of them, those without a place (GroupConfig.MaxInFlight), since silent calls hold all
 	Since    time.Time
 	Held     time.Duration // how long calls were held back, in the end
 	Err      error         // of the last call that failed, if one did
@@ -162,7 +160,7 @@ type SystemicError struct {
 	// Explanation is what GroupConfig.Explain said about it.
 	Explanation string
 
-	announced, over bool          // for the group's own use
+	announced, over bool          // used by the group alone
 	after           time.Duration // until it was over
 }
 

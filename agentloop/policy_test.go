@@ -110,7 +110,7 @@ func TestRestartsWithinATime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cfg, _ := author(t, play(faulty(time.Minute)))
-				res, _ := runAgent(t, cfg, agentloop.GroupConfig{Restarts: 10, RestartsPer: c.per, Deadline: -1})
+				res, _ := runAgent(t, cfg, agentloop.GroupConfig{Restarts: 10, RestartsPer: c.per, Timeout: -1})
 				assert.ErrorIs(t, res.Err, c.want)
 				if c.per > 0 && c.want != agentloop.ErrRounds {
 					assert.ErrorContains(t, res.Err, "(more than 10 passing faults within 10m0.000000001s)")
@@ -130,7 +130,7 @@ func TestRestartsWithinATime(t *testing.T) {
 					}
 					return nil, errWrongKey
 				})}
-				res, _ := runAgent(t, cfg, agentloop.GroupConfig{Deadline: -1, Backoff: -1, Restart: map[agentloop.Outcome]agentloop.RestartPolicy{
+				res, _ := runAgent(t, cfg, agentloop.GroupConfig{Timeout: -1, Backoff: -1, Restart: map[agentloop.Outcome]agentloop.RestartPolicy{
 					agentloop.Failed: {Max: 2, Per: per}}})
 				assert.Equal(t, want, res.Restarts, per)
 				assert.Equal(t, want == 9, res.Outcome == agentloop.Done)
@@ -172,7 +172,7 @@ func TestALongRetryAfterParksTheAgent(t *testing.T) {
 				ends := map[string]time.Duration{}
 				var kinds []agentloop.EventKind
 				rep := runGroup(t, t.Context(), agentloop.GroupConfig{
-					Parallel: 1, Rand: func() float64 { return 0 },
+					MaxParallel: 1, Rand: func() float64 { return 0 },
 					Agents: []*agentloop.Agent{
 						newAgent(t, agentloop.Config{Name: "limited", Model: play(fails(passing{c.after}), after(10*time.Second, says("ok")))}),
 						newAgent(t, agentloop.Config{Name: "other", Model: play(after(10*time.Second, says("ok")))}),
@@ -196,7 +196,7 @@ func TestALongRetryAfterParksTheAgent(t *testing.T) {
 	t.Run("and it waits for its turn again", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rep := runGroup(t, t.Context(), agentloop.GroupConfig{
-				Parallel: 1, Rand: func() float64 { return 0 }, Deadline: 3 * time.Hour,
+				MaxParallel: 1, Rand: func() float64 { return 0 }, Timeout: 3 * time.Hour,
 				Agents: []*agentloop.Agent{
 					newAgent(t, agentloop.Config{Name: "limited", Model: play(fails(passing{time.Hour}), says("ok"))}),
 					newAgent(t, agentloop.Config{Name: "long", Model: play(after(2*time.Hour, says("ok")))}),
@@ -217,7 +217,7 @@ func TestAGroupInATool(t *testing.T) {
 		j := openJournal(t, d)
 		spawn := tool(t, "spawn", func(ctx context.Context) (string, error) {
 			rep := runGroup(t, ctx, agentloop.GroupConfig{
-				Parallel: 1, Rand: func() float64 { return 0 }, Journal: j,
+				MaxParallel: 1, Rand: func() float64 { return 0 }, Journal: j,
 				Agents: []*agentloop.Agent{
 					newAgent(t, agentloop.Config{Name: "limited", Model: play(fails(passing{time.Hour}), says("ok"))}),
 					newAgent(t, agentloop.Config{Name: "other", Model: play(after(time.Minute, says("ok")))}),
@@ -227,7 +227,7 @@ func TestAGroupInATool(t *testing.T) {
 			assert.Equal(t, time.Hour, rep.Duration, "the other one had its turn meanwhile")
 			return "", nil
 		})
-		spawn.Deadline = 2 * time.Hour
+		spawn.Timeout = 2 * time.Hour
 		res := runOne(t, agentloop.Config{Model: play(calls(call("", "spawn", "{}")), says("ok")), Tools: []agentloop.Tool{spawn}})
 		require.NoError(t, j.Close())
 		assert.Equal(t, agentloop.Done, res.Outcome, res.Err)
@@ -264,7 +264,7 @@ func TestWhatIsDoneAboutAStall(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				release := make(chan struct{})
 				defer close(release)
-				hang := agentloop.Tool{Name: "hang", Deadline: -1, Run: func(ctx context.Context, _ raw) (string, error) {
+				hang := agentloop.Tool{Name: "hang", Timeout: -1, Run: func(ctx context.Context, _ raw) (string, error) {
 					if c.ignores {
 						<-release
 					}
@@ -328,7 +328,7 @@ func TestAgentsAreCancelledByName(t *testing.T) {
 		one := func(name string, m agentloop.Model, tools ...agentloop.Tool) *agentloop.Agent {
 			return newAgent(t, agentloop.Config{Name: name, Model: m, Tools: tools})
 		}
-		rep := runGroup(t, t.Context(), agentloop.GroupConfig{Parallel: 5, Agents: []*agentloop.Agent{
+		rep := runGroup(t, t.Context(), agentloop.GroupConfig{MaxParallel: 5, Agents: []*agentloop.Agent{
 			one("judge", play(calls(call("", "judge", "{}")), says("ok")), judge),
 			one("first", play(silent)),
 			one("second", play(after(time.Minute, says("ok")))),
@@ -383,7 +383,7 @@ func TestInFlightBracketsTheCallAlone(t *testing.T) {
 			agents = append(agents, newAgent(t, agentloop.Config{Name: fmt.Sprintf("p%d", i), Tools: []agentloop.Tool{spawn},
 				Model: model(play(calls(call("", "spawn", `{"n":1}`), call("", "spawn", `{"n":2}`)), says("ok")))}))
 		}
-		rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: agents, InFlight: 3})
+		rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: agents, MaxInFlight: 3})
 		assert.True(t, rep.Done(), rep.Counts)
 		assert.Len(t, rep.Children, 10)
 		assert.Equal(t, 3, most)
@@ -392,8 +392,8 @@ func TestInFlightBracketsTheCallAlone(t *testing.T) {
 	})
 	t.Run("and given back by those who leave", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			cfg := agentloop.Config{Model: play(silent), Deadline: time.Minute}
-			rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: many(t, 9, cfg), InFlight: 2})
+			cfg := agentloop.Config{Model: play(silent), Timeout: time.Minute}
+			rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: many(t, 9, cfg), MaxInFlight: 2})
 			assert.Equal(t, map[agentloop.Outcome]int{agentloop.Exhausted: 9}, rep.Counts)
 			assert.Equal(t, time.Minute, rep.Duration)
 			waited := 0
@@ -412,7 +412,7 @@ func TestARestartOfAPolicyThatDoesNotFitIsNotBegun(t *testing.T) {
 	for limit, want := range map[time.Duration]agentloop.Outcome{time.Second: agentloop.Exhausted, time.Second + 1: agentloop.Done} {
 		synctest.Test(t, func(t *testing.T) {
 			m := play(fails(errWrongKey), says("done"))
-			res, _ := runAgent(t, agentloop.Config{Model: m, Deadline: limit}, agentloop.GroupConfig{
+			res, _ := runAgent(t, agentloop.Config{Model: m, Timeout: limit}, agentloop.GroupConfig{
 				Restart: map[agentloop.Outcome]agentloop.RestartPolicy{agentloop.Failed: {Max: 1}},
 			})
 			assert.Equal(t, want, res.Outcome, res.Err)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// String tells how the group ended in a line, and then of each agent that is not
-// done why, and of what was left behind.
+// String describes in a line how the group ended, and then each agent that is not
+// done and what was left behind.
 func (r *Report) String() string {
 	if r == nil {
 		return "no report"

@@ -24,8 +24,8 @@ func (p *progress) clone() progress {
 
 func (p *progress) has(i int) bool { return p.calls[i] >= max(1, p.steps[i].Times) }
 
-// due returns the index of the first required step that is not taken, or the
-// number of steps. Tools of steps up to there may be called.
+// due returns the index of the first required step that is not taken, or the number
+// of steps. Tools of steps up to that one may be called.
 func (p *progress) due() int {
 	for i := range p.steps {
 		if !p.steps[i].Optional && !p.has(i) {
@@ -35,14 +35,13 @@ func (p *progress) due() int {
 	return len(p.steps)
 }
 
-// complete reports whether the work is done. An empty progression never says
-// so: there the model's last text does.
+// complete reports whether the work is done. It is false for an empty progression:
+// there the model's last text ends the work.
 func (p *progress) complete() bool {
 	return len(p.steps) > 0 && (p.ended || p.due() == len(p.steps))
 }
 
-// over reports whether the work is complete and there is nothing left that the
-// model could add.
+// over reports whether the work is complete and the model can add nothing.
 func (p *progress) over() bool {
 	if !p.complete() || p.byText {
 		return false
@@ -78,7 +77,7 @@ func (p *progress) missing() []string {
 	return names
 }
 
-// blocked reports whether the tool's step is not due, and the steps that come
+// blocked reports whether the tool's step is not due, and returns the steps that come
 // before it.
 func (p *progress) blocked(tool string) (before []Step, yes bool) {
 	first := slices.IndexFunc(p.steps, func(s Step) bool { return slices.Contains(s.Tools, tool) })

@@ -28,7 +28,7 @@ type Progression []Step
 
 // A Step is one stage of a [Progression].
 type Step struct {
-	// Name stands in results and in what the model is told.
+	// Name identifies the step in results and in advice to the model.
 	Name string
 
 	// Tools are the tools that take the step, any of them.
@@ -40,9 +40,9 @@ type Step struct {
 	// Optional steps may be left out.
 	Optional bool
 
-	// End makes the step one with which the work ends, whatever steps would come
-	// after it. With Optional it is another way out, such as one for an author
-	// who finds nothing to write about.
+	// End makes the step one with which the work ends, whatever steps come after it.
+	// With Optional it is another way out, such as one for an author that finds nothing
+	// to write about.
 	End bool
 }
 
@@ -82,8 +82,8 @@ func (p Progression) check(tools map[string]*Tool) error {
 	return nil
 }
 
-// without returns the progression of an agent that lacks some tools: steps that
-// nothing takes any more drop out.
+// without returns the progression of an agent that lacks some tools. Steps that no
+// tool takes any more drop out.
 func (p Progression) without(lacks func(tool string) bool) Progression {
 	var rest Progression
 	for _, s := range p.clone() {

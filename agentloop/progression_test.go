@@ -232,7 +232,8 @@ func TestTimesAndOptionalSteps(t *testing.T) {
 	}
 }
 
-// A fault that is about who asks is not cured by asking in another way.
+// A fault that is about the caller's key or quota is not cured by asking in another
+// way.
 func TestARefusedKeyIsNotAskedAgainWithoutToolChoice(t *testing.T) {
 	for name, c := range map[string]struct {
 		status, requests, forced int
@@ -326,7 +327,7 @@ func TestTheCallThatCompletesTheWorkWaitsForThoseBeforeIt(t *testing.T) {
 	}
 }
 
-// Those who are about to be done say so, for a client that lets them go first.
+// Agents that are about to be done say so, for a client that prefers them.
 func TestTheLastStepIsTold(t *testing.T) {
 	for name, c := range map[string]struct {
 		prog agentloop.Progression

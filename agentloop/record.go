@@ -9,22 +9,21 @@ import (
 	"github.com/neverhang/neverhang/agentloop/journal"
 )
 
-// inJournal names the code that writes journals: a disk can hang as well as a
-// server.
+// inJournal labels the code that writes journals: a disk can hang as a server can.
 const inJournal = "journal"
 
-// openTape opens the agent's log, and begins a new stretch of it.
-func (r *run) openTape(ctx context.Context) *ending {
+// openLog opens the agent's log, and writes that this process begins with it.
+func (r *run) openLog(ctx context.Context) *ending {
 	j := r.group.cfg.Journal
 	if j == nil || r.inside() {
 		return nil
 	}
 	type opened struct {
-		tape *tape
-		err  error
+		replay *replay
+		err    error
 	}
 	conversation := conversationID(r.agent.start)
-	defer r.pulse.aside(nil, "opening the journal", usual)()
+	defer r.liveness.aside(nil, "opening the journal", stallAfter)()
 	began := time.Now()
 	got, lost := guarded(ctx, r, inJournal, func(context.Context) opened {
 		name := "agents/" + journal.Escape(r.name())
@@ -37,7 +36,7 @@ func (r *run) openTape(ctx context.Context) *ending {
 			_ = log.Close()
 			return opened{err: fmt.Errorf("journal %s: %w", name, err)}
 		}
-		t := newTape(log, entries)
+		t := newReplay(log, entries)
 		if !t.finished {
 			err = log.Append(&entry{
 				Kind: entryBegin, Time: time.Now(), Version: journalVersion, Agent: r.name(), Conversation: conversation, PID: os.Getpid(),
@@ -47,7 +46,7 @@ func (r *run) openTape(ctx context.Context) *ending {
 			_ = log.Close()
 			return opened{err: err}
 		}
-		return opened{tape: t}
+		return opened{replay: t}
 	})
 	if lost != nil {
 		r.lose(inJournal, "", began, lost)
@@ -56,15 +55,15 @@ func (r *run) openTape(ctx context.Context) *ending {
 	if got.err != nil {
 		return &ending{outcome: Failed, err: unopened(got.err)}
 	}
-	r.tape = got.tape
-	r.quiet.Store(r.tape.ahead > 0)
+	r.replay = got.replay
+	r.quiet.Store(r.replay.ahead > 0)
 	return nil
 }
 
-// keep has an entry written with the next one. If the process ends before, it
-// is as if there had been no answer.
+// keep makes an entry wait for the next one, with which it is written. If the process
+// ends before, the answer is asked for again.
 func (r *run) keep(e *answerLine) {
-	t := r.tape
+	t := r.replay
 	t.answered++
 	t.at, e.Number, t.now = t.answered, t.answered, nil
 	t.mu.Lock()
@@ -72,43 +71,43 @@ func (r *run) keep(e *answerLine) {
 	t.kept = append(t.kept, e)
 }
 
-// flush writes what was kept.
+// flush writes the kept entries.
 func (r *run) flush(ctx context.Context) error {
-	if r.tape == nil {
+	if r.replay == nil {
 		return nil
 	}
-	r.tape.mu.Lock()
-	some := len(r.tape.kept) > 0
-	r.tape.mu.Unlock()
+	r.replay.mu.Lock()
+	some := len(r.replay.kept) > 0
+	r.replay.mu.Unlock()
 	if !some {
 		return nil
 	}
 	return r.write(ctx, nil, nil, false)
 }
 
-// put is write for entries that are rare, with the time.
+// put is write for rare entries; it sets the time.
 func (r *run) put(ctx context.Context, e *entry, sure bool) error {
 	e.Time = time.Now()
 	return r.write(ctx, e, nil, sure)
 }
 
-// write appends an entry, which may be nil, to the agent's log, behind what was
-// kept, and returns why it could not. If sure it is on the disk then. c is the
-// call that it is about, or nil.
+// write appends an entry, which may be nil, to the agent's log, after the kept ones,
+// and returns the error if that fails. If sure, the log is synced. c is the call that
+// the entry is about, or nil.
 func (r *run) write(ctx context.Context, e any, c *toolCall, sure bool) error {
-	if r.tape == nil {
+	if r.replay == nil {
 		return nil
 	}
 	id := ""
 	if c != nil {
 		id = c.ID
 	}
-	defer r.pulse.aside(c.within(), "writing the journal", usual)() // a disk can hang
+	defer r.liveness.aside(c.within(), "writing the journal", stallAfter)() // a disk can hang
 	began := time.Now()
 	err, lost := guarded(ctx, r, inJournal, func(context.Context) error {
-		err := r.tape.append(e)
+		err := r.replay.append(e)
 		if err == nil && sure {
-			err = r.tape.log.Sync()
+			err = r.replay.log.Sync()
 		}
 		return err
 	})
@@ -119,9 +118,9 @@ func (r *run) write(ctx context.Context, e any, c *toolCall, sure bool) error {
 	return err
 }
 
-// closeTape writes the end down and closes the log.
-func (r *run) closeTape(ctx context.Context) {
-	t := r.tape
+// closeLog writes the end and closes the log.
+func (r *run) closeLog(ctx context.Context) {
+	t := r.replay
 	if t == nil {
 		return
 	}
@@ -132,7 +131,7 @@ func (r *run) closeTape(ctx context.Context) {
 	if res.Err != nil {
 		e.Error = res.Err.Error()
 	}
-	limit := max(min(r.group.cfg.DraftDeadline, r.group.left(time.Hour)-r.grace()), time.Millisecond)
+	limit := max(min(r.group.cfg.DraftTimeout, r.group.left(time.Hour)-r.grace()), time.Millisecond)
 	ctx, stop, _ := withLimit(context.WithoutCancel(ctx), inJournal, limit, 0)
 	defer stop()
 	if !t.finished {
@@ -147,10 +146,10 @@ func (r *run) closeTape(ctx context.Context) {
 	}
 }
 
-// wake ends the quiet of what is played: from here on it is new.
+// wake ends the replay: what happens from here on is new.
 func (r *run) wake() {
 	if r.quiet.CompareAndSwap(true, false) {
-		e := Event{Kind: EventResumed, Text: fmt.Sprintf("%d answers and %d results from the journal", r.tape.answers, r.tape.results.Load())}
+		e := Event{Kind: EventResumed, Text: fmt.Sprintf("%d answers and %d results from the journal", r.replay.answers, r.replay.results.Load())}
 		if n := len(r.prog.taken); n > 0 {
 			e.Step = r.prog.taken[n-1]
 		}
@@ -158,10 +157,10 @@ func (r *run) wake() {
 	}
 }
 
-// recorded gives a call the result that it had before, or that it must have
-// since nobody knows what came of it. It reports false if the call may run.
+// recorded gives a call its recorded result, or the result "uncertain" if it was
+// interrupted. It reports false if the call may run.
 func (r *run) recorded(ctx context.Context, c *toolCall) bool {
-	t := r.tape
+	t := r.replay
 	if t == nil {
 		return false
 	}
@@ -170,8 +169,8 @@ func (r *run) recorded(ctx context.Context, c *toolCall) bool {
 	case was.result != nil:
 		c.answered, c.ran = true, true
 		c.text, c.ok, c.uncertain = was.result.Text, was.result.OK, was.result.Uncertain
-		// If it ended the agent, that is revived, see again; if the process ended
-		// before, it is for the model to deal with now.
+		// A call that ended the agent ends it again only if a restart is recorded, see
+		// again. If the process ended before, the model has to deal with the error.
 		c.fatal = was.result.Fatal && t.stops()
 		t.results.Add(1)
 		if was.result.Error != "" {
@@ -196,7 +195,7 @@ func (r *run) recorded(ctx context.Context, c *toolCall) bool {
 	return false
 }
 
-// playTool lets a tool catch up with what it did.
+// playTool lets a tool repeat a recorded call in its memory.
 func (r *run) playTool(ctx context.Context, c *toolCall) {
 	if c.tool.Replay == nil || !c.ok {
 		return
@@ -207,7 +206,7 @@ func (r *run) playTool(ctx context.Context, c *toolCall) {
 	ctx = context.WithValue(ctx, callKey{}, c)
 	c.began = time.Now()
 	err, lost := guarded(ctx, r, in, func(ctx context.Context) error {
-		return foreign(c.tool.Replay(ctx, []byte(c.Arguments), c.text))
+		return asUserError(c.tool.Replay(ctx, []byte(c.Arguments), c.text))
 	})
 	if lost != nil {
 		c.lost, err = lost, lost.err
@@ -217,13 +216,13 @@ func (r *run) playTool(ctx context.Context, c *toolCall) {
 	}
 }
 
-// intend writes down that a call is about to be made. It reports false if that
-// is not possible: then it must not be made.
+// intend records that a call is about to be made. If it reports false, the call must
+// not be made.
 func (r *run) intend(ctx context.Context, c *toolCall) bool {
-	if r.tape == nil || c.tool.Effect == EffectNone {
+	if r.replay == nil || c.tool.Effect == EffectNone {
 		return true
 	}
-	if err := r.write(ctx, &intentLine{entryIntent, time.Now(), r.tape.at, c.ID, c.Name}, c, true); err != nil {
+	if err := r.write(ctx, &intentLine{entryIntent, time.Now(), r.replay.at, c.ID, c.Name}, c, true); err != nil {
 		c.skip("the journal cannot be written")
 		c.fatal, c.err = true, unsavedError(err)
 		return false
@@ -231,14 +230,14 @@ func (r *run) intend(ctx context.Context, c *toolCall) bool {
 	return true
 }
 
-// saveResult writes down what a call came to. What a call did not come to since
-// its agent was stopped is left open: who goes on with the agent may do better.
+// saveResult records the result of a call. A call that did not succeed after its
+// agent was stopped is left without a result, so that a later run may repeat it.
 func (r *run) saveResult(ctx context.Context, c *toolCall, sure bool) {
-	if r.tape == nil || ctx.Err() != nil && !c.ok {
+	if r.replay == nil || ctx.Err() != nil && !c.ok {
 		return
 	}
 	e := &resultLine{
-		Kind: entryResult, Time: time.Now(), Number: r.tape.at, ID: c.ID, Tool: c.Name, Text: c.text, OK: c.ok, Fatal: c.fatal,
+		Kind: entryResult, Time: time.Now(), Number: r.replay.at, ID: c.ID, Tool: c.Name, Text: c.text, OK: c.ok, Fatal: c.fatal,
 		Uncertain: c.uncertain, Took: c.took.Milliseconds(), Error: textOfErr(c.err),
 	}
 	if err := r.write(ctx, e, c, sure); err != nil {
@@ -246,8 +245,8 @@ func (r *run) saveResult(ctx context.Context, c *toolCall, sure bool) {
 	}
 }
 
-// An unsaved is what a run ends with whose journal cannot be written. It is known
-// by its type: to ask errors for more is a matter of their own code.
+// An unsaved is the error of a run whose journal cannot be written. It is recognised
+// by its type, since errors.Is would run user code.
 type unsaved struct{ err error }
 
 func unsavedError(err error) error { return &unsaved{err} }
@@ -256,8 +255,8 @@ func (e *unsaved) Error() string { return ErrJournal.Error() + ": " + e.err.Erro
 
 func (e *unsaved) Unwrap() []error { return []error{ErrJournal, e.err} }
 
-// unopened is what a run ends with whose journal cannot be opened. That it cannot
-// be read, or is another's, is no want of room.
+// unopened is the error of a run whose journal cannot be opened. Only failures of the
+// disk match ErrJournal; an unreadable or foreign log does not.
 func unopened(err error) error {
 	if j, ok := err.(*journal.Error); ok && (j.Op == "write" || j.Op == "sync" || j.Op == "open") {
 		return unsavedError(err)
@@ -265,7 +264,7 @@ func unopened(err error) error {
 	return err
 }
 
-// refused writes down that the model refused a request.
+// refused records that the model refused a request.
 func (r *run) refused(ctx context.Context, ans *reply, summary bool) *ending {
 	if ans.played {
 		return nil

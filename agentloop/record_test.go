@@ -33,7 +33,7 @@ func TestACallThatTheWatchdogEndedIsRecorded(t *testing.T) {
 						<-ctx.Done()
 						return "", errors.New("gave up before anything was sent")
 					})
-					post.Deadline, post.Effect = -1, effect
+					post.Timeout, post.Effect = -1, effect
 					res, _ := runAgent(t, agentloop.Config{Model: m, Tools: []agentloop.Tool{post}},
 						agentloop.GroupConfig{Journal: j, OnStall: agentloop.StallRetry})
 					return res
@@ -147,8 +147,8 @@ func TestResultsAreFoundByTheNumberOfTheirAnswer(t *testing.T) {
 	assert.Equal(t, 2, n)
 }
 
-// The key of a call is that of no other one, also if the agent was started over,
-// and the same again when the run goes on.
+// No two calls have the same key, even if the agent was started over. It is the same
+// again when the run goes on.
 func TestCallIDsAreUniqueOverFreshRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk(nil)
@@ -291,7 +291,7 @@ func TestAHungLogOfTheRunHoldsNobodyUp(t *testing.T) {
 			j, err := journal.Open(journal.Config{FS: d, SyncEvery: -1})
 			require.NoError(t, err)
 			rep := runGroup(t, t.Context(), agentloop.GroupConfig{
-				Agents: many(t, 3, agentloop.Config{Model: agentloop.ModelFunc(says("done"))}), Journal: j, Parallel: 1, Grace: grace})
+				Agents: many(t, 3, agentloop.Config{Model: agentloop.ModelFunc(says("done"))}), Journal: j, MaxParallel: 1, Grace: grace})
 			assert.True(t, rep.Done(), "%v", rep.Counts)
 			assert.Equal(t, time.Second, rep.Duration, "it waits for the end of the log as long as for a draft")
 		})

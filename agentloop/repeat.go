@@ -10,22 +10,20 @@ import (
 	"unicode/utf8"
 )
 
-// repeats watches whether rounds still bring something new.
+// repeats watches whether rounds still bring something new. docs/repeats.md has the
+// rules as a table.
 //
-// A call is a repeat if the same tool gave the same result for the same
-// arguments before, and an echo if it gave the same result for whatever
-// arguments, unless those are long and new: they are work of their own, and what
-// is written may well be answered with "ok" each time. So is a call that counts for
-// a step. A call that fails is a repeat if it failed before, and else an echo,
-// unless there is work in it, see failure. A round is what the best of its calls
-// is. Only rows of rounds count, and anything new ends a row, so cycles of any
-// length up to the window are seen and rereading a few things is not. Echoes get
-// more patience: a tool may well answer every call with "ok". So does, once more, work
-// that is answered with what is known, for what is long and new each time may be a
-// label as well.
+// A call is a repeat if the same tool gave the same result for the same arguments
+// before. It is an echo if the result is known from other arguments, or new only in
+// words with digits (numbers, times, ids), which change by themselves. Long new
+// arguments are work: with a new result they are news, with a known one they are
+// unproved, since a tool may answer every call with "ok". A call that counts for a
+// step is news. A failed call is judged by failure.
 //
-// The same call whose result is new in numbers, times and ids alone is an echo: they
-// change by themselves.
+// A round is as new as the newest of its calls. Rounds are counted in a row, and news
+// ends all rows. So cycles of any length up to the window are seen, and an agent may
+// reread a few things. Echoes get three times the patience of repeats, unproved work
+// nine times.
 //
 //	rounds in a row   below half   half on     three quarters on   all
 //	what is done      nothing      a warning   calls are blocked   stalled
@@ -59,16 +57,16 @@ const (
 )
 
 const (
-	// echoPatience is how many echoes weigh as much as one repeat, and
-	// workPatience how much work of which no result tells.
+	// echoPatience is how many echoes weigh as much as one repeat, and workPatience how
+	// many rounds of unproved work.
 	echoPatience = 3
 	workPatience = 3 * echoPatience
-	// longArguments is from how many bytes on arguments are content of their
-	// own: to send that again is no news, though the result be another one
-	// ("now 17 paragraphs"). Short ones say which thing to look at again.
+	// longArguments is the size in bytes from which arguments are content: to send known
+	// content again is no news, even if the result is new ("now 17 paragraphs"). Shorter
+	// arguments say which thing to look at again.
 	longArguments = 64
-	// workArguments is from how many bytes on new arguments are work: a section of a
-	// text, not one more way to ask for the same.
+	// workArguments is the size in bytes from which new arguments are work: a section of
+	// a text, not one more way to ask for the same.
 	workArguments = 128
 	// maxEvidence bounds the kinds of calls kept as evidence.
 	maxEvidence = 8
@@ -78,7 +76,7 @@ func newRepeats(limit, window int) repeats {
 	return repeats{limit: min(limit, endless), window: min(window, endless)} // maps when there is something for them
 }
 
-// signature is the key of a call, whatever comes of it.
+// signature is the key of a call without its result.
 func (r *repeats) signature(tool string, args []byte) uint64 {
 	return r.key(tool, "arguments", args, nil)
 }
@@ -109,7 +107,7 @@ func (r *repeats) add(tool string, raw json.RawMessage, result string, failed bo
 	return n
 }
 
-// success says how new a call is that gave a result.
+// success says how new a successful call is.
 func (r *repeats) success(tool string, args []byte, result string, knownArgs sight) news {
 	knownResult := r.known(r.key(tool, "result", []byte(result), nil))
 	knownWords := r.known(r.wordsKey(tool, args, result))
@@ -126,11 +124,10 @@ func (r *repeats) success(tool string, args []byte, result string, knownArgs sig
 	return fresh
 }
 
-// failure says how new a call is that failed. That is no news by itself, whatever
-// the error says: times, numbers and ids in it change by themselves. It is news if
-// it says something else in words, and work went before: what was asked for is new
-// and long, or something new was done since the same call failed, as between two
-// runs of a compiler.
+// failure says how new a failed call is. It is news only if the error has new words
+// (times, numbers and ids change by themselves) and there was work: its arguments are
+// new and long, or a new call succeeded since the same call was made last, as between
+// two runs of a compiler.
 func (r *repeats) failure(tool string, args []byte, text string, knownArgs sight, fixed bool) news {
 	knownWords := r.known(r.key(tool, "words", wordsOf(text), nil))
 	knownCall := r.known(r.key(tool, "failed", nil, args))
@@ -143,8 +140,8 @@ func (r *repeats) failure(tool string, args []byte, text string, knownArgs sight
 	return echo
 }
 
-// wordsOf returns the words of a text that have no digit in them: those that have
-// are times, numbers and ids.
+// wordsOf returns the words of a text without those that contain a digit: times,
+// numbers and ids.
 func wordsOf(text string) []byte {
 	words := make([]byte, 0, len(text)+1)
 	begin, digits := 0, false // of the word under way
@@ -177,12 +174,12 @@ func wordsOf(text string) []byte {
 	return words
 }
 
-// wordsKey is what a call is remembered by with the words of its result.
+// wordsKey is the key of a call with the words of its result.
 func (r *repeats) wordsKey(tool string, args []byte, result string) uint64 {
 	return r.key(tool, "said", wordsOf(result), args)
 }
 
-// key is what a fact about a call is remembered by.
+// key hashes a fact about a call.
 func (r *repeats) key(tool, fact string, a, b []byte) uint64 {
 	var h maphash.Hash
 	h.SetSeed(r.seed)
@@ -209,8 +206,8 @@ func (r *repeats) keep(sig uint64, tool string, args []byte) {
 	}
 }
 
-// sight says whether something was seen before, and may still be known to the
-// model.
+// sight says whether something was seen before, and whether the conversation still
+// holds it.
 type sight int
 
 const (
@@ -239,8 +236,8 @@ func (r *repeats) known(key uint64) sight {
 	return inSight
 }
 
-// fade notes that old results were taken out of the conversation: who reads
-// them again has a reason.
+// fade notes that old results were taken out of the conversation: reading them again
+// is justified.
 func (r *repeats) fade() { r.faded = r.calls }
 
 // turn ends the round.
@@ -270,18 +267,18 @@ func (r *repeats) past(num, den int) bool {
 	return r.limit > 0 && (den*r.repeats >= num*r.limit || den*r.echoes >= num*echoPatience*r.limit)
 }
 
-// toil reports whether num/den of the patience with work is gone.
+// toil reports whether num/den of the patience with unproved work is gone.
 func (r *repeats) toil(num, den int) bool {
 	return r.limit > 0 && den*r.works >= num*workPatience*r.limit
 }
 
-// over reports whether the limit is reached, near whether a warning is due. Of work
-// that is warned late, and it is not blocked: it may well be what it looks like.
+// over reports whether the limit is reached, near whether a warning is due. Unproved
+// work gets a late warning and is not blocked: it may be real work.
 func (r *repeats) over() bool { return r.past(1, 1) || r.toil(1, 1) }
 func (r *repeats) near() bool { return r.past(1, 2) || r.toil(3, 4) }
 
-// blocks reports whether a call must not run: the row is long, and the call, or
-// at least its tool, is of it.
+// blocks reports whether a call must not run: the row is long, and the call belongs
+// to it, or at least its tool does.
 func (r *repeats) blocks(tool string, raw json.RawMessage) bool {
 	if !r.past(3, 4) {
 		return false
@@ -294,7 +291,7 @@ func (r *repeats) blocks(tool string, raw json.RawMessage) bool {
 	return known
 }
 
-// block notes that a call was blocked, which is as good as a repeat.
+// block notes that a call was blocked, which counts as a repeat.
 func (r *repeats) block() { r.round = max(r.round, repeat) }
 
 // end returns the evidence.
@@ -304,7 +301,7 @@ func (r *repeats) end() error {
 	return e
 }
 
-// A RepeatError is the evidence that an agent got nowhere. It matches
+// A RepeatError is the evidence that an agent went in circles. It matches
 // [ErrRepeating].
 type RepeatError struct {
 	Rounds int            // in a row without anything new

@@ -11,40 +11,40 @@ type Outcome string
 
 // The outcomes. Every agent has exactly one.
 const (
-	// Done: all required steps were taken; without a progression, the model
-	// answered with a whole text.
+	// Done: all required steps were taken; without a progression, the model answered
+	// with a complete text.
 	Done Outcome = "done"
-	// Stalled: the model made no progress: it stopped early, answered nothing,
-	// or repeated itself, against all advice. Or it showed no life at all, and
-	// OnStall says that this is an end.
+	// Stalled: the model made no progress: it stopped early, answered nothing, or
+	// repeated itself, against all advice. Or it showed no sign of life, and OnStall is
+	// StallEnd.
 	Stalled Outcome = "stalled"
-	// Exhausted: a bound was reached: a budget, the context window, or a deadline
-	// of agent or group, also if it leaves too little time to go on after a fault.
-	// Err is a [BudgetError], [ContextError] or [DeadlineError].
+	// Exhausted: a bound was reached: a budget, the context window, or the timeout of
+	// agent or group, even if that only leaves too little time to go on after a fault.
+	// Err is a [BudgetError], [ContextError] or [TimeoutError].
 	Exhausted Outcome = "exhausted"
-	// Failed: the model or a tool failed for good, restarts are used up, or the
-	// group stopped since its endpoint fails all.
+	// Failed: the model or a tool failed for good, the restarts are used up, or the
+	// group stopped because its endpoint fails most agents.
 	Failed Outcome = "failed"
-	// Cancelled: the caller's context, CancelGroup or CancelAgents ended it, in
-	// time.
+	// Cancelled: the caller's context, CancelGroup or CancelAgents ended it, and its
+	// code returned in time.
 	Cancelled Outcome = "cancelled"
-	// Abandoned: its context was ended, for whatever reason, but the model call
-	// or a tool that it waited for ignored that and is still there.
+	// Abandoned: its context ended, for whatever reason, but the model call or tool that
+	// it waited for ignored that and still runs.
 	Abandoned Outcome = "abandoned"
 )
 
-// A Result is how one agent's run ended and what it left.
+// A Result is the outcome of one agent's run.
 type Result struct {
 	Name    string
 	Outcome Outcome
 
 	// Err is the cause; nil if and only if the outcome is Done. It matches
-	// [context.DeadlineExceeded] only for a deadline of the caller's. Errors of
-	// models, tools and callers are wrapped so that their methods do no harm;
-	// errors.Is and errors.As find them.
+	// [context.DeadlineExceeded] only for the caller's deadline. Errors of models, tools
+	// and callers are wrapped so that their methods do no harm; errors.Is and errors.As
+	// find them.
 	Err error
 
-	// Steps are the names of the steps taken, in order; Missing those of the
+	// Steps are the names of the steps taken, in order; Missing the names of the
 	// required ones that were not.
 	Steps   []string
 	Missing []string
@@ -56,46 +56,45 @@ type Result struct {
 	Forced    int // requests that demanded a tool with tool_choice
 	Shrinks   int // how often the conversation was shrunk to fit
 
-	// Usage sums what the server counted; answers without a count add nothing, but
-	// what they are estimated to have taken is in EstimatedTokens. Cost sums what
-	// Config.Price said.
+	// Usage sums what the server counted. For answers without a count, EstimatedTokens
+	// sums the estimates. Cost sums what Config.Price returned.
 	Usage           chat.Usage
 	EstimatedTokens int64
 	Cost            float64
 
-	// Text is the last text the model gave, also beside calls. If the outcome
-	// is not Done it is only an attachment.
+	// Text is the last text of the model, even beside calls. If the outcome is not Done
+	// it is not an answer.
 	Text string
 
-	// Draft is what Config.Draft returned, and DraftErr why it could not.
+	// Draft is what Config.Draft returned, DraftErr its error.
 	Draft    string
 	DraftErr error
 
-	// Messages is the conversation as the model would see it next, valid to go on
-	// with in another run.
+	// Messages is the conversation as the model would see it next. It is valid as
+	// Config.Messages of another run.
 	Messages []chat.Message
 
 	// Started is zero if the agent never started.
 	Started  time.Time
 	Duration time.Duration
 
-	// Replayed is how many of Rounds were not asked for but found in the journal.
+	// Replayed is how many of Rounds came from the journal.
 	Replayed int
 
-	// Uncertain lists calls of EffectOnce tools whose effect nobody knows: those that
-	// ran into a deadline, were ended, panicked, or were under way when an earlier
-	// process ended. Nothing asked the model to repeat them; it was told.
+	// Uncertain lists calls of EffectOnce tools whose effect nobody knows: they timed
+	// out, were ended, panicked, or were under way when an earlier process ended. The
+	// model was told so, and not asked to repeat them.
 	Uncertain []Uncertainty
 
-	// JournalErr is why the agent's end is not in the journal. What came before is.
+	// JournalErr is why the agent's end is not in the journal. Everything before is.
 	JournalErr error
 
 	// Stuck says what the agent waited for when its context ended, since when,
 	// and what it did before. It is empty if the agent ended by itself.
 	Stuck string
 
-	// Panics are those of its tools, its model, its hook and Rand. Abandoned
-	// lists handlers that ignored their context; the agent may still have ended well.
+	// Panics are those of its tools, its model, its hook and Rand. Abandoned lists user
+	// code that ignored its context; the agent may still have ended well.
 	Panics    []*PanicError
 	Abandoned []Abandonment
 }
@@ -109,8 +108,8 @@ type Abandonment struct {
 	Started time.Time
 	Waited  time.Duration // its age when it was given up
 
-	// Stack says where its goroutines were at that time, as a goroutine profile
-	// does, or in parentheses why that is not known.
+	// Stack is the stacks of its goroutines at that time, as a goroutine profile has
+	// them, or in parentheses why they are not known.
 	Stack string
 }
 
@@ -122,7 +121,7 @@ type Uncertainty struct {
 	Arguments string // JSON
 }
 
-// A Report is how a group ended.
+// A Report is the outcome of a group's run.
 type Report struct {
 	Started  time.Time
 	Duration time.Duration
@@ -130,11 +129,11 @@ type Report struct {
 	// Results has one entry per agent, in the order of GroupConfig.Agents.
 	Results []Result
 
-	// Children are the results of agents that ran in tools of others, in the order
-	// in which they ended. Counts is without them.
+	// Children are the results of agents that ran in tools of others, in the order in
+	// which they ended. Counts does not include them.
 	Children []Result
 
-	// Abandoned is all that was left behind, by any agent.
+	// Abandoned is all user code that any agent left behind.
 	Abandoned []Abandonment
 
 	// Uncertain is all calls of any agent whose effect nobody knows.
@@ -143,21 +142,20 @@ type Report struct {
 	// Counts is how many agents had each outcome.
 	Counts map[Outcome]int
 
-	// Err is why the group ended its agents: a [DeadlineError], a [SystemicError],
-	// or the cause of the cancellation. Nil if each came to an end of its own.
+	// Err is why the group ended its agents: a [TimeoutError], a [SystemicError], or the
+	// cause of the cancellation. It is nil if every agent ended by itself.
 	Err error
 
-	// Stalls is how often the watchdog spoke: it counts what EventStalled tells.
+	// Stalls is the number of stalls that the watchdog announced (EventStalled).
 	Stalls int
 
-	// Explanations is what GroupConfig.Explain said, each line once, a hundred at
-	// most.
+	// Explanations are the different lines that GroupConfig.Explain returned, a hundred
+	// at most.
 	Explanations []string
 
-	// DroppedEvents is how many events OnEvent has not heard because it was too
-	// slow by far.
+	// DroppedEvents is how many events OnEvent has missed because it was too slow.
 	DroppedEvents int
 }
 
-// Done reports whether all agents are.
+// Done reports whether all agents are done.
 func (r *Report) Done() bool { return r.Counts[Done] == len(r.Results) }

@@ -9,17 +9,17 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// inRand names the code of GroupConfig.Rand.
+// inRand labels the code of GroupConfig.Rand.
 const inRand = "rand"
 
-// pause waits before the agent goes on after a passing fault, or ends it if
-// there were too many or the wait does not fit.
+// pause waits before the agent goes on after a passing fault. It ends the agent if
+// there were too many faults, or if the pause would not end before the deadline.
 func (r *run) pause(ctx context.Context, ans *reply) *ending {
 	g := r.group.cfg
 	if ans.ofAll { // the group holds it back, as long as the model said at least
 		r.res.Restarts++
 		r.emit(Event{Kind: EventRestart, Err: ans.err, After: ans.after})
-		r.does("pausing after a fault of the model", ends)
+		r.does("pausing after a fault of the model", endsItself)
 		return r.sleep(ctx, ans.after)
 	}
 	r.faults++
@@ -38,28 +38,26 @@ func (r *run) pause(ctx context.Context, ans *reply) *ending {
 	return r.rest(ctx, r.faults, ans.after, ans.err, func() error { return r.fault(ctx, ans) })
 }
 
-// again reports whether the run goes on though it came to an end, by the
-// group's policy, or since that is a recorded end. If it cannot, end may become
-// another one.
+// again reports whether the run goes on although it came to an end: by the group's
+// policy, or because the end is a recorded one. If it cannot, it may replace end.
 func (r *run) again(ctx context.Context, end **ending) bool {
 	was := *end
-	if e := r.tape.again(); e != nil && e.Outcome == was.outcome {
+	if e := r.replay.again(); e != nil && e.Outcome == was.outcome {
 		fresh, anew := e.Fresh, e.version < 2 // then call ids began anew as well
-		r.tape.take()
+		r.replay.take()
 		r.res.Restarts++
 		r.revive(was.outcome, fresh, anew)
 		return true
 	}
-	if r.quiet.Load() && r.tape.stops() && (was.outcome == Stalled || was.outcome == Failed) && !r.unplayable {
-		// It ended so before, and whoever runs it anew may have mended what it was
-		// for. Its patience begins anew.
-		r.tape.take()
+	if r.quiet.Load() && r.replay.stops() && (was.outcome == Stalled || was.outcome == Failed) && !r.unplayable {
+		// It ended so before. The cause may be mended by now, so its patience begins anew.
+		r.replay.take()
 		r.revive(was.outcome, false, false)
 		return true
 	}
 	policy, some := r.group.cfg.Restart[was.outcome]
 	_, unsaved := was.err.(*unsaved)
-	if !some || ctx.Err() != nil || r.prog.complete() || !r.tape.live() || unsaved {
+	if !some || ctx.Err() != nil || r.prog.complete() || !r.replay.live() || unsaved {
 		return false
 	}
 	if r.policed == nil {
@@ -77,7 +75,7 @@ func (r *run) again(ctx context.Context, end **ending) bool {
 		*end = other
 		return false
 	}
-	if r.tape != nil {
+	if r.replay != nil {
 		e := &entry{Kind: entryAgain, Outcome: was.outcome, Error: was.err.Error(), Fresh: policy.Fresh}
 		if err := r.put(ctx, e, false); err != nil {
 			*end = &ending{outcome: Failed, err: unsavedError(err)}
@@ -88,8 +86,8 @@ func (r *run) again(ctx context.Context, end **ending) bool {
 	return true
 }
 
-// revive makes a run that came to an end ready to go on. The ids of calls go on
-// as well, unless anew: tools were told that each is of one call.
+// revive makes a run that came to an end ready to go on. The ids of calls go on as
+// well, unless anew is true: tools rely on an id for one call only.
 func (r *run) revive(from Outcome, fresh, anew bool) {
 	r.calm()
 	r.faults, r.first = 0, nil
@@ -107,12 +105,13 @@ func (r *run) revive(from Outcome, fresh, anew bool) {
 	}
 }
 
-// parkAfter is from which RetryAfter on the agent gives its turn to another
-// one meanwhile.
+// parkAfter is the RetryAfter from which on the agent gives its turn to another one
+// meanwhile.
 const parkAfter = maxBackoff
 
-// rest is the pause before restart number n of a row, of at least the given
-// time, or the end if that does not fit. fault tells in full what it is for.
+// rest makes the pause before restart number n of a row, at least after long, or
+// returns the end if the pause does not fit. fault describes in full the reason of
+// the pause.
 func (r *run) rest(ctx context.Context, n int, after time.Duration, err error, fault func() error) *ending {
 	d := restartPause(r.group.cfg.Backoff, n, after, r.random(ctx))
 	if ctx.Err() != nil { // Rand took its time
@@ -132,7 +131,7 @@ func (r *run) rest(ctx context.Context, n int, after time.Duration, err error, f
 		kind = EventParked
 	}
 	r.emit(Event{Kind: kind, Err: err, After: d})
-	r.does("pausing after a fault of the model", ends)
+	r.does("pausing after a fault of the model", endsItself)
 	if parked && !r.inside() {
 		r.group.turns.give()
 		defer func() { r.turnless = !r.group.turns.take(ctx, true, nil) }()
@@ -151,10 +150,9 @@ func (r *run) sleep(ctx context.Context, d time.Duration) *ending {
 	}
 }
 
-// failed ends the run for a fault of the model that no restart mends. If it
-// says that it had too little time, and the time is indeed short because of a
-// limit of ours, that limit is the cause. A model with a clock of its own says
-// the same in the midst of plenty; that is a failure like any other.
+// failed ends the run for a fault that no restart mends. If the model says that it
+// had too little time, and a limit of ours is indeed close, that limit is the cause.
+// Otherwise it was a timeout of the model's own, which is a failure like any other.
 func (r *run) failed(ctx context.Context, ans *reply, note string) *ending {
 	fault := r.fault(ctx, ans)
 	ours, left := pending(ctx)
@@ -164,8 +162,8 @@ func (r *run) failed(ctx context.Context, ans *reply, note string) *ending {
 	return &ending{outcome: Failed, err: fmt.Errorf("%w%s", fault, note)}
 }
 
-// fault is the error of the last try, with the first of the row if that says
-// something else: a breaker that is open does not tell what opened it.
+// fault is the error of the last try, with the first one of the row if that differs:
+// an open breaker does not say what opened it.
 func (r *run) fault(ctx context.Context, ans *reply) error {
 	last := hush(ctx, ans.err)
 	if r.first == nil || r.first.Error() == last.Error() {
@@ -174,12 +172,12 @@ func (r *run) fault(ctx context.Context, ans *reply) error {
 	return fmt.Errorf("%w (the first fault was: %w)", last, hush(ctx, r.first))
 }
 
-func spent(ours *DeadlineError, left time.Duration, need string, fault error) error {
+func spent(ours *TimeoutError, left time.Duration, need string, fault error) error {
 	text := fmt.Sprintf("the deadline of %s (%v) leaves %v, %s: %v", ours.Of, ours.Limit, brief(left), need, fault)
 	return &spentError{limit: ours, text: text, fault: fault}
 }
 
-// random asks Rand, which may answer anything, or nothing.
+// random asks Rand, which may return any number, panic or hang.
 func (r *run) random(ctx context.Context) float64 {
 	began := time.Now()
 	x, lost := guarded(ctx, r, inRand, func(context.Context) float64 { return r.group.cfg.Rand() })
@@ -187,7 +185,7 @@ func (r *run) random(ctx context.Context) float64 {
 		r.lose(inRand, "", began, lost)
 		return 0
 	}
-	if !(x > 0) { // also NaN
+	if !(x > 0) { // true for NaN as well
 		return 0
 	}
 	return min(x, 1)
@@ -201,7 +199,7 @@ func restartPause(base time.Duration, n int, after time.Duration, random float64
 		d *= 2
 	}
 	d = min(d, max(base, maxBackoff))
-	// Only ever longer: a server that names a time means it.
+	// Only longer: a server that names a time means it.
 	longer := min(d/2, time.Duration(random*float64(d/2)))
 	d = max(d, after)
 	return d + min(longer, math.MaxInt64-d) // not beyond what a Duration holds

@@ -66,7 +66,7 @@ func TestRestartsAreBounded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := play(fails(c.err))
 				res, _ := runAgent(t, agentloop.Config{Model: m}, agentloop.GroupConfig{
-					Restarts: c.restarts, Backoff: c.backoff, Deadline: -1, Rand: func() float64 { return c.random },
+					Restarts: c.restarts, Backoff: c.backoff, Timeout: -1, Rand: func() float64 { return c.random },
 				})
 				assert.Equal(t, agentloop.Failed, res.Outcome)
 				assert.ErrorIs(t, res.Err, c.err)
@@ -91,7 +91,7 @@ func TestARestartThatDoesNotFitIsNotBegun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := play(fails(passing{c.after}), says("ok"))
-				res := runOne(t, agentloop.Config{Model: m, Deadline: time.Minute})
+				res := runOne(t, agentloop.Config{Model: m, Timeout: time.Minute})
 				assert.Equal(t, c.want, res.Outcome)
 				assert.Equal(t, c.took, res.Duration)
 				if c.want == agentloop.Exhausted {
@@ -200,7 +200,7 @@ func TestRandMayReturnAnything(t *testing.T) {
 			release := make(chan struct{})
 			defer close(release)
 			res, _ := runAgent(t, agentloop.Config{Model: play(fails(passing{}))}, agentloop.GroupConfig{
-				Deadline: time.Minute, Rand: func() float64 { <-release; return 0 },
+				Timeout: time.Minute, Rand: func() float64 { <-release; return 0 },
 			})
 			assert.Equal(t, agentloop.Exhausted, res.Outcome)
 			assert.Equal(t, time.Minute+50*time.Millisecond, res.Duration)

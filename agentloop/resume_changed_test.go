@@ -113,7 +113,7 @@ func TestWhatIsRecordedComesBeforeEveryRefusal(t *testing.T) {
 	}
 }
 
-// A call that was under way is in doubt also if nothing is left that could make it.
+// A call that was under way is in doubt even if the agent no longer has the tool.
 func TestACallUnderWayIsUncertainThoughItsToolIsGone(t *testing.T) {
 	for name, c := range map[string]struct {
 		then, now agentloop.Effect

@@ -632,7 +632,7 @@ func TestADiskThatHangsHoldsNobody(t *testing.T) {
 		})
 		cfg, _ := author(t, m)
 		start := time.Now()
-		rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: []*agentloop.Agent{newAgent(t, cfg)}, Journal: j, Deadline: time.Minute})
+		rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: []*agentloop.Agent{newAgent(t, cfg)}, Journal: j, Timeout: time.Minute})
 		assert.LessOrEqual(t, time.Since(start), time.Minute+100*time.Millisecond)
 		assert.NotEqual(t, agentloop.Done, rep.Results[0].Outcome)
 		close(hang)

@@ -35,8 +35,8 @@ func TestRunIsBackInTime(t *testing.T) {
 		"a tool and a hook":           {agentloop.GroupConfig{}, false, true, true, false, agentloop.Abandoned, m + 40*time.Millisecond},
 		"a tool, a hook, the events":  {agentloop.GroupConfig{}, false, true, true, true, agentloop.Abandoned, m + 80*time.Millisecond},
 		"without winding down":        {agentloop.GroupConfig{WindDown: -1}, false, true, true, true, agentloop.Abandoned, m + 80*time.Millisecond},
-		"with much patience":          {agentloop.GroupConfig{Grace: time.Hour, DraftDeadline: time.Hour}, false, true, true, true, agentloop.Abandoned, m + 80*time.Millisecond},
-		"with much to wind down":      {agentloop.GroupConfig{WindDown: 30 * time.Second, DraftDeadline: 20 * time.Second}, false, true, true, false, agentloop.Abandoned, m - 30*time.Second + 20*time.Second + 100*time.Millisecond},
+		"with much patience":          {agentloop.GroupConfig{Grace: time.Hour, DraftTimeout: time.Hour}, false, true, true, true, agentloop.Abandoned, m + 80*time.Millisecond},
+		"with much to wind down":      {agentloop.GroupConfig{WindDown: 30 * time.Second, DraftTimeout: 20 * time.Second}, false, true, true, false, agentloop.Abandoned, m - 30*time.Second + 20*time.Second + 100*time.Millisecond},
 		"with no time but to wind up": {agentloop.GroupConfig{WindDown: time.Hour}, false, false, false, false, agentloop.Exhausted, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestRunIsBackInTime(t *testing.T) {
 					return ctx.Err()
 				}
 				stuck := tool(t, "stuck", func(ctx context.Context) (string, error) { return "", hang(ctx, c.tool) })
-				stuck.Deadline = -1
+				stuck.Timeout = -1
 				script := play(calls(call("", "stuck", "{}")))
 				if c.model {
 					script = play(func(ctx context.Context, _ *chat.Request) (*chat.Response, error) { return nil, hang(ctx, true) })
@@ -65,7 +65,7 @@ func TestRunIsBackInTime(t *testing.T) {
 					return "here", nil
 				}}
 				group := c.group
-				group.Agents, group.Deadline = []*agentloop.Agent{newAgent(t, cfg)}, m
+				group.Agents, group.Timeout = []*agentloop.Agent{newAgent(t, cfg)}, m
 				if c.hears {
 					group.OnEvent = func(agentloop.Event) { <-release }
 				}
@@ -108,7 +108,7 @@ func TestWhatIsAbandonedIsListed(t *testing.T) {
 		for i := range 3 {
 			agents = append(agents, newAgent(t, agentloop.Config{Name: fmt.Sprint(i), Model: model(), Tools: []agentloop.Tool{stuck}}))
 		}
-		rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: agents, Deadline: 5 * time.Minute})
+		rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: agents, Timeout: 5 * time.Minute})
 		require.Len(t, rep.Abandoned, 6)
 		for i, a := range rep.Abandoned {
 			assert.Equal(t, fmt.Sprint(i/2), a.Agent)
@@ -168,7 +168,7 @@ func TestAStallOfAChildIsToldOnce(t *testing.T) {
 		spawn := tool(t, "spawn", func(ctx context.Context) (string, error) {
 			return "", newAgent(t, agentloop.Config{Name: "child", Model: play(after(9*time.Minute, says("ok")))}).Run(ctx).Err
 		})
-		spawn.Deadline = -1
+		spawn.Timeout = -1
 		_, events, _ := stalls(t, agentloop.Config{Name: "parent", Model: play(calls(call("", "spawn", "{}")), says("ok")), Tools: []agentloop.Tool{spawn}}, agentloop.GroupConfig{})
 		require.Len(t, events, 1)
 		assert.Equal(t, "child", events[0].Agent)

@@ -9,50 +9,50 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// The names of user code in panics, abandonments and labels; a tool is
+// The labels of user code in panics, abandonments and profiles; that of a tool is
 // "tool NAME".
 const (
 	inModel = "model"
 	inDraft = "draft"
 )
 
-// A run is one run of an agent. Its fields belong to the goroutine of run,
-// except those that say so.
+// A run is one run of an agent. Its fields belong to the goroutine of run, except
+// where noted.
 type run struct {
 	agent *Agent
 	group *groupRun
 	// parent is the run whose tool this one runs in, or nil.
 	parent *run
-	under  *act // what that does meanwhile; nil for the main thing
-	depth  int  // how many there are above it
+	under  *activity // what that does meanwhile; nil for the main thing
+	depth  int       // how many there are above it
 
-	pulse   pulse                   // any goroutine
-	round   atomic.Int32            // the one under way, from 1; any goroutine
-	outline atomic.Pointer[outline] // any goroutine
-	ended   atomic.Bool             // its end was told; any goroutine
-	spent   expenses                // any goroutine
-	reins   reins                   // any goroutine
-	quiet   atomic.Bool             // it plays its journal; any goroutine
-	placed  atomic.Int32            // places in flight that it holds, of its group and those around that; any goroutine
-	tape    *tape                   // nil without a journal
+	liveness liveness                // any goroutine
+	round    atomic.Int32            // the one under way, from 1; any goroutine
+	outline  atomic.Pointer[outline] // any goroutine
+	ended    atomic.Bool             // its end was told; any goroutine
+	spent    expenses                // any goroutine
+	control  control                 // any goroutine
+	quiet    atomic.Bool             // it plays its journal; any goroutine
+	placed   atomic.Int32            // places in flight that it holds, of its group and those around that; any goroutine
+	replay   *replay                 // nil without a journal
 
-	hist    *history
-	prog    progress
-	repeats repeats
-	ladder  ladder
-	gauge   gauge
-	res     Result
+	hist       *history
+	prog       progress
+	repeats    repeats
+	escalation escalation
+	tokens     tokenEstimator
+	res        Result
 
 	shrinks   int   // of the request under way
 	summed    bool  // a summary was just made
 	noChoice  error // what the server said that refuses tool_choice
 	crashes   int   // of the server at requests with tool_choice, in a row
-	trying    bool  // it may be tool_choice, and may be not
+	trying    bool  // the next request shows whether tool_choice was the cause
 	restarted bool  // the next request repeats one that failed
 	turnless  bool  // it was parked, and has got no turn again
 
-	doubtful   map[string]bool // tools with a call of which nobody knows whether it took effect
-	unplayable bool            // what its tools do not know cannot be gone on with
+	doubtful   map[string]bool // tools with a call whose effect nobody knows
+	unplayable bool            // a tool failed to replay: the run cannot go on
 
 	faults  int         // passing faults in a row
 	first   error       // of those
@@ -61,7 +61,7 @@ type run struct {
 	asked   time.Time // when the round under way began
 }
 
-// An outline is what others may know of a run while it goes on.
+// An outline is what other goroutines may know of a run while it goes on.
 type outline struct {
 	started        time.Time
 	steps, missing []string
@@ -73,21 +73,21 @@ type outline struct {
 func (r *run) startOver() {
 	c := &r.agent.cfg
 	r.prog = newProgress(c.Progression, c.ReadOnly)
-	r.ladder = newLadder(c)
-	r.gauge = gauge{}
+	r.escalation = newEscalation(c)
+	r.tokens = tokenEstimator{}
 }
 
 // run runs the agent to its end. The result is the run's own.
 //
-// It and what it calls down to the wait for the model are kept small: of ten
-// thousand agents that wait each holds that much of a stack.
+// The stack frames from here down to the wait for the model are kept small: each of
+// ten thousand waiting agents has them.
 func (r *run) run(ctx context.Context) *Result {
 	if r.parent = self(ctx); r.parent != nil {
 		r.depth = r.parent.depth + 1
 		r.under = callOf(ctx, r.parent).within()
-		r.parent.pulse.adopt(r, r.under)
-		defer r.parent.pulse.release(r)
-		if r.under == nil { // its model is made of agents: it is they who call somebody now
+		r.parent.liveness.adopt(r, r.under)
+		defer r.parent.liveness.release(r)
+		if r.under == nil { // its model consists of agents: they make the call now
 			r.parent.leavePlace()
 		}
 	}
@@ -96,7 +96,7 @@ func (r *run) run(ctx context.Context) *Result {
 	defer stop()
 	end := r.tooDeep()
 	if end == nil {
-		end = r.openTape(ctx)
+		end = r.openLog(ctx)
 	}
 	if end == nil { // never without the journal that it is to have
 		end = r.rounds(ctx)
@@ -108,8 +108,8 @@ func (r *run) run(ctx context.Context) *Result {
 	return &r.res
 }
 
-// tooDeep ends an agent that runs in the tool of an agent that runs in the tool of
-// another one, and so on: for those that delegate to their like that is the only end.
+// tooDeep ends an agent that runs too deep in tools of agents. Agents that delegate
+// to agents of their own kind would not end otherwise.
 func (r *run) tooDeep() *ending {
 	if r.depth <= r.group.deepest {
 		return nil
@@ -117,7 +117,7 @@ func (r *run) tooDeep() *ending {
 	return &ending{outcome: Failed, err: fmt.Errorf("%w: at most %d are allowed: do the work without a further agent", ErrTooDeep, r.group.deepest)}
 }
 
-// begin begins the run, and returns the context that it lives in.
+// begin begins the run, and returns its context.
 //
 //go:noinline
 func (r *run) begin(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -125,9 +125,9 @@ func (r *run) begin(ctx context.Context) (context.Context, context.CancelFunc) {
 	r.hist = newHistory(r.agent.start)
 	r.publish()
 	ctx, cut := context.WithCancelCause(ctx)
-	r.hold(cut)
+	r.onCancel(cut)
 	stop := func() { cut(nil) }
-	if d := r.agent.cfg.Deadline; d > 0 {
+	if d := r.agent.cfg.Timeout; d > 0 {
 		var over context.CancelFunc
 		ctx, over, _ = withLimit(ctx, "agent", d, 0)
 		stop = func() { over(); cut(nil) }
@@ -137,22 +137,22 @@ func (r *run) begin(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// conclude does what is to be done at the end, and tells of it.
+// conclude finishes the run and announces its end.
 //
 //go:noinline
 func (r *run) conclude(ctx context.Context, end *ending) {
-	r.hold(nil)
+	r.onCancel(nil)
 	r.group.troubles.end(r)
 	r.wake()
 	r.finish(ctx, end)
-	r.closeTape(ctx)
+	r.closeLog(ctx)
 	r.res.Abandoned = r.abandoned()
 	if !r.ended.Swap(true) {
 		r.emit(Event{Kind: EventEnded, Outcome: r.res.Outcome, Err: r.res.Err, After: r.res.Duration})
 	}
 }
 
-// publish lets others know how far the run is.
+// publish makes the run's progress visible to others.
 func (r *run) publish() {
 	r.outline.Store(&outline{r.res.Started, r.prog.taken, r.prog.missing(), r.res.Rounds, r.hist.view()})
 }
@@ -163,7 +163,7 @@ func (r *run) rounds(ctx context.Context) *ending {
 		if ctx.Err() != nil {
 			return r.stopped(ctx, nil)
 		}
-		if b := r.broke(); b != nil && !r.tape.goesOn() {
+		if b := r.broke(); b != nil && !r.replay.goesOn() {
 			return &ending{outcome: Exhausted, err: b}
 		}
 		resp, end := r.ask(ctx)
@@ -206,10 +206,10 @@ func (r *run) act(ctx context.Context, resp *chat.Response) *ending {
 	return end
 }
 
-// pressing returns the step that is due if the model may be pressed to take it,
-// and otherwise a tool of it that is in doubt. What may have been done already must
-// not be done again for being demanded: the model finds out, or the agent ends
-// without.
+// pressing returns the step that is due if the model may be pressed to take it.
+// Otherwise it returns a tool of the step whose effect is in doubt: to demand a call
+// that may have taken effect could make it happen twice. Then the model finds out, or
+// the agent ends without the step.
 func (r *run) pressing() (step *Step, doubt string) {
 	step = r.prog.next()
 	if step == nil {
@@ -223,7 +223,7 @@ func (r *run) pressing() (step *Step, doubt string) {
 	return step, ""
 }
 
-// advice is what the model is told after an answer that did not help.
+// advice returns the text for the model after a useless answer.
 func (r *run) advice(why error) string {
 	step, doubt := r.pressing()
 	if doubt != "" {
@@ -232,11 +232,11 @@ func (r *run) advice(why error) string {
 	return advice(why, step)
 }
 
-// climb goes one rung up the ladder of remedies for answers of no use.
+// climb takes the next remedy for useless answers, or ends the run.
 func (r *run) climb(why error, text string) *ending {
 	next := r.prog.next()
 	pressing, doubt := r.pressing()
-	if err := r.ladder.up(why, text, pressing != nil); err != nil {
+	if err := r.escalation.up(why, text, pressing != nil); err != nil {
 		refusal := r.noChoice
 		if refusal == nil {
 			refusal = r.group.noChoice(r.agent)
@@ -260,13 +260,13 @@ func (r *run) climb(why error, text string) *ending {
 	return nil
 }
 
-// inside reports whether the run is one in a tool of another one of its group.
+// inside reports whether the run is in a tool of another agent of its group.
 func (r *run) inside() bool { return r.parent != nil && r.parent.group == r.group }
 
 func (r *run) name() string { return r.agent.cfg.Name }
 
-// grace is how long user code may take to return after its context has ended. At
-// the end of the group there must be time for the draft as well.
+// grace is how long user code may take to return after its context has ended. At the
+// end of the group it leaves time for the draft.
 func (r *run) grace() time.Duration {
 	d := max(0, r.group.cfg.Grace)
 	if r.agent.cfg.Draft != nil {
@@ -275,7 +275,7 @@ func (r *run) grace() time.Duration {
 	return d
 }
 
-// emit sends an event of this agent. Any goroutine may.
+// emit sends an event of this agent. It may be called on any goroutine.
 func (r *run) emit(e Event) {
 	if r.quiet.Load() && e.Kind != EventStarted {
 		return // it was told then

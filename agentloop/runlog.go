@@ -10,8 +10,7 @@ import (
 	"github.com/neverhang/neverhang/agentloop/journal"
 )
 
-// openJournal begins a stretch of the log of the run, or ends the group before
-// any agent has done anything.
+// openJournal opens the log of the run, or ends the group before any agent has begun.
 func (g *groupRun) openJournal() {
 	j := g.cfg.Journal
 	if j == nil {
@@ -50,13 +49,13 @@ func (g *groupRun) openJournal() {
 		g.halt(unsavedError(got.err))
 		return
 	}
-	// Room for all that will ever be said: nobody waits for this log.
+	// It has room for all entries that can come: nobody waits for this log.
 	g.notes = make(chan *entry, len(names)+1)
 	go keepNotes(got.log, g.notes)
 }
 
-// keepNotes writes the log of the run, up to its end. That it cannot is no harm:
-// what counts is in the logs of the agents.
+// keepNotes writes the log of the run, up to its end. Its errors are ignored: all
+// that is needed to go on is in the logs of the agents.
 func keepNotes(log *journal.Log, notes <-chan *entry) {
 	for e := range notes {
 		_ = log.Append(e)
@@ -68,7 +67,7 @@ func keepNotes(log *journal.Log, notes <-chan *entry) {
 	}
 }
 
-// note has an entry written into the log of the run.
+// note queues an entry for the log of the run.
 func (g *groupRun) note(e *entry) {
 	if g.notes != nil {
 		e.Time = time.Now()
@@ -76,14 +75,15 @@ func (g *groupRun) note(e *entry) {
 	}
 }
 
-// closeJournal ends the stretch, if the disk lets it in time.
+// closeJournal writes the end of the run and closes its log, if the disk is fast
+// enough.
 func (g *groupRun) closeJournal(rep *Report) {
 	if g.notes == nil {
 		return
 	}
 	e := &entry{Kind: entryRunOver, Counts: rep.Counts, Stalls: rep.Stalls, Said: rep.Explanations, Error: textOfErr(rep.Err), written: make(chan struct{})}
 	g.note(e)
-	t := time.NewTimer(g.left(g.cfg.DraftDeadline))
+	t := time.NewTimer(g.left(g.cfg.DraftTimeout))
 	defer t.Stop()
 	select {
 	case <-e.written:
@@ -98,7 +98,7 @@ func textOfErr(err error) string {
 	return err.Error()
 }
 
-// checkRun looks at what the log of a run begins with.
+// checkRun checks the first line of the log of a run.
 func checkRun(lines []json.RawMessage) error {
 	for i, line := range lines {
 		var head struct {

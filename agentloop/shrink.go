@@ -9,13 +9,13 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// room returns how many tokens the conversation may take, or 0 if nobody knows.
+// room returns how many tokens the conversation may take, or 0 if that is not known.
 func (r *run) room() int64 {
 	c := &r.agent.cfg
 	window := int64(c.Window)
 	if window <= 0 {
-		if r.gauge.ceiling > 0 {
-			return r.gauge.ceiling * 9 / 10
+		if r.tokens.ceiling > 0 {
+			return r.tokens.ceiling * 9 / 10
 		}
 		return 0
 	}
@@ -24,17 +24,16 @@ func (r *run) room() int64 {
 		answer = min(window/8, 4096)
 	}
 	window = max(window/4, window-answer)
-	if r.gauge.ceiling > 0 {
-		window = min(window, r.gauge.ceiling*9/10)
+	if r.tokens.ceiling > 0 {
+		window = min(window, r.tokens.ceiling*9/10)
 	}
 	return window
 }
 
-// fit makes sure that the next request fits into the model's context window,
-// as far as is known. It shrinks old results of tools first; then, if allowed,
-// the model sums up what lies behind; then the newest results are cut. What
-// counts is what comes of it: if that is still too large, the run ends before
-// the request is sent.
+// fit makes the next request fit into the model's context window, as far as that is
+// known. It shrinks old results of tools first; then, if allowed, the model sums up
+// older rounds; then the newest results are cut. If the request is still too large,
+// the run ends before it is sent.
 func (r *run) fit(ctx context.Context, refusal error) *ending {
 	room := r.room()
 	if room <= 0 || r.size() <= room {
@@ -54,8 +53,8 @@ func (r *run) fit(ctx context.Context, refusal error) *ending {
 			did, r.summed = append(did, "older rounds summed up"), false
 		}
 	}
-	if r.size() > room && !r.gauge.wonders(r.sent()) {
-		if n := r.hist.cutNewest(r.sent() - r.gauge.bytesFor(room) + 1); n > 0 {
+	if r.size() > room && !r.tokens.wonders(r.sent()) {
+		if n := r.hist.cutNewest(r.sent() - r.tokens.bytesFor(room) + 1); n > 0 {
 			did = append(did, fmt.Sprintf("%d new results cut", n))
 		}
 	}
@@ -64,44 +63,44 @@ func (r *run) fit(ctx context.Context, refusal error) *ending {
 		r.res.Shrinks++
 		r.emit(Event{Kind: EventShrunk, Text: fmt.Sprintf("%s: %d of %d bytes left", strings.Join(did, ", "), r.hist.bytes, before)})
 	}
-	if size := r.size(); size > room && !r.tape.goesOn() && !r.gauge.wonders(r.sent()) {
+	if size := r.size(); size > room && !r.replay.goesOn() && !r.tokens.wonders(r.sent()) {
 		return &ending{outcome: Exhausted, err: &ContextError{Tokens: size, Window: room, Err: refusal}}
 	}
 	return nil
 }
 
 // size estimates the next request, in tokens.
-func (r *run) size() int64 { return r.gauge.size(r.sent()) }
+func (r *run) size() int64 { return r.tokens.size(r.sent()) }
 
 // sent is how many bytes the next request has.
 func (r *run) sent() int { return r.hist.bytes + r.agent.offerBytes }
 
-// overflown deals with a model that says that a request was too large for it:
-// the next one is smaller, or there is none.
+// overflown deals with a request that the model refused as too large: the next one is
+// smaller, or the run ends.
 func (r *run) overflown(ctx context.Context, refusal error) *ending {
 	r.shrinks++
 	bytes := r.sent()
-	r.gauge.refused(bytes, int64(r.agent.cfg.Window))
-	if r.shrinks > maxShrinks && !r.tape.goesOn() {
+	r.tokens.refused(bytes, int64(r.agent.cfg.Window))
+	if r.shrinks > maxShrinks && !r.replay.goesOn() {
 		return &ending{outcome: Exhausted, err: &ContextError{Tokens: r.size(), Window: r.room(), Err: refusal}}
 	}
 	if end := r.fit(ctx, refusal); end != nil {
 		return end
 	}
-	if r.sent() >= bytes && !r.tape.goesOn() {
+	if r.sent() >= bytes && !r.replay.goesOn() {
 		return &ending{outcome: Exhausted, err: &ContextError{Tokens: r.size(), Window: r.room(), Err: refusal}}
 	}
 	return nil
 }
 
-// summarize lets the model sum up all but the last rounds. That it fails is no
-// end: what counts is whether the conversation fits.
+// summarize lets the model sum up all but the last rounds. If that fails the run need
+// not end: the conversation may fit without.
 func (r *run) summarize(ctx context.Context, room int64) *ending {
 	from, to := r.hist.behind()
 	if from >= to {
 		return nil
 	}
-	text := r.hist.transcript(from, to, int(ample*float64(room)/r.gauge.slope(true)))
+	text := r.hist.transcript(from, to, int(ample*float64(room)/r.tokens.slope(true)))
 	if r.hist.summary != "" {
 		text = "## summary of what was before\n" + r.hist.summary + "\n" + text
 	}

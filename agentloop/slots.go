@@ -37,7 +37,7 @@ func (s *slots) try() bool {
 }
 
 // take waits for a slot, and reports false if ctx ended or enough was closed first.
-// Who had one before goes ahead of those that had none.
+// Waiters that had a slot before go first.
 func (s *slots) take(ctx context.Context, again bool, enough <-chan struct{}) bool {
 	if s == nil {
 		return true

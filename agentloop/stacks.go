@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// maxStacked is how many goroutines there may be for their stacks to be
-	// taken: the process stands still while they are.
+	// maxStacked is the number of goroutines up to which stacks are taken: the process
+	// stands still meanwhile.
 	maxStacked = 5000
 	// maxStack bounds one stack as it is kept.
 	maxStack = 16 << 10
 )
 
-// A callLabels tells the goroutines of one call of user code apart, in profiles
-// and dumps.
+// A callLabels identifies the goroutines of one call of user code in profiles and
+// dumps.
 type callLabels struct{ agent, in, number string }
 
 func (l callLabels) set() pprof.LabelSet {
 	return pprof.Labels("agent", l.agent, "call", l.number, "in", l.in)
 }
 
-// within reports whether a record of a goroutine profile is of that call.
+// within reports whether a record of a goroutine profile belongs to that call.
 func (l callLabels) within(record []byte) bool {
 	for key, value := range map[string]string{"agent": l.agent, "call": l.number, "in": l.in} {
 		if !bytes.Contains(record, fmt.Appendf(nil, "%q:%q", key, value)) {
@@ -35,16 +35,16 @@ func (l callLabels) within(record []byte) bool {
 	return true
 }
 
-// stacks takes the stacks of goroutines that were left behind, all at once:
-// they tend to be left behind together.
+// stacks takes the stacks of abandoned goroutines, all at once: they tend to be
+// abandoned together.
 type stacks struct {
 	mu      sync.Mutex
 	taken   time.Time
 	records [][]byte // of goroutines with labels
 }
 
-// of returns where the goroutines of a call are that was stuck by the given
-// time, or why that is not known.
+// of returns the stacks of the goroutines of a call that hung at the given time, or
+// why they are not known.
 func (s *stacks) of(l callLabels, by time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 // A Tool is a function that a model may call. [NewTool] makes one from a typed
 // function; its other fields may be set afterwards.
 type Tool struct {
-	// Name is what the model calls it by: letters, digits, _ and -, at most 64.
+	// Name is the tool's name for the model: letters, digits, _ and -, at most 64.
 	Name string
 
 	// Description tells the model what the tool does and when to use it.
@@ -26,63 +26,63 @@ type Tool struct {
 	// an object without properties.
 	Parameters json.RawMessage
 
-	// Run does the work. args is a JSON object. The text becomes the result
-	// that the model sees; of an error the model sees the text, so it should
-	// say what to do better, and behind it what was returned beside it. See also
-	// [Fatal].
+	// Run does the work. args is a JSON object. The model sees the returned text as the
+	// result. If there is an error, it sees the error's text, which should say what to
+	// do better, and after it the returned text. See also [Fatal].
 	//
-	// Calls of one message run at the same time, and agents share the tool, so
-	// Run must be safe for concurrent use. When ctx ends Run should return; if
-	// it does not, it is left behind and what it returns is dropped. [CallID] of
-	// ctx is a key by which others can tell that they are asked a second time.
+	// Calls of one message run at the same time, and agents share the tool, so Run must
+	// be safe for concurrent use. When ctx ends Run should return. If it does not, it is
+	// left behind and what it returns later is dropped. [CallID] of ctx is a key with
+	// which a service can recognise a repeated request.
 	Run func(ctx context.Context, args json.RawMessage) (string, error)
 
-	// Deadline bounds each call. Zero means Config.ToolDeadline, or none if the tool
-	// RunsAgents, a negative value none: then only the agent's end stops it.
-	Deadline time.Duration
+	// Timeout bounds each call. Zero means Config.ToolTimeout, or none if RunsAgents is
+	// set. A negative value means none: then only the agent's end stops the call.
+	Timeout time.Duration
 
-	// RunsAgents says that the tool runs agents, with its context (see [Agent.Run]):
-	// they have their own bounds, and the watchdog, and the group's deadline is the
-	// tool's. Without it, or a Deadline that is enough, they are cut after a minute.
+	// RunsAgents says that the tool runs agents with its context (see [Agent.Run]).
+	// These have bounds of their own and are watched, so the tool has no timeout but the
+	// group's. Without RunsAgents, the tool and its agents are stopped after a minute,
+	// unless Timeout is longer.
 	RunsAgents bool
 
-	// Sequential tools run alone: after all earlier calls of the same message
-	// and before all later ones. Set it where the order of calls matters
-	// (write, then append).
+	// Sequential tools run alone: after all earlier calls of the same message and before
+	// all later ones. Set it where the order of calls matters (write, then append).
 	//
-	// Of equal calls in one message one is run, and its result is that of all, unless
-	// the tool is Polling or has no Effect, or a call with an effect stands between them
-	// that is of another tool, or of this one if it is Sequential.
+	// Equal calls in one message are run once and share the result. They are run each if
+	// the tool is Polling or its Effect is EffectNone, or if a call with an effect
+	// stands between them: one of another tool, or, for a Sequential tool, one of the
+	// same tool.
 	Sequential bool
 
 	// Effect says what a call changes. The zero value is the careful one.
 	Effect Effect
 
-	// Replay, if not nil, is called in the place of Run when an agent goes on from
-	// its journal, for each call that succeeded before, with the result it had:
-	// a tool that keeps something in memory can bring that up to date. It changes
-	// nothing else. An error ends the agent as Failed.
+	// Replay, if not nil, is called instead of Run when an agent goes on from its
+	// journal, for each call that succeeded before, with its recorded result. A tool
+	// that keeps something in memory can update it that way. Replay must change nothing
+	// else. An error ends the agent as Failed.
 	Replay func(ctx context.Context, args json.RawMessage, result string) error
 
-	// Polling tools may be called over and over with the same result without
-	// being taken for a model that repeats itself.
+	// Polling tools may be called again and again with the same result; that does not
+	// count as repetition.
 	Polling bool
 
-	// Fatal tools are those without which the work cannot be done: an error of
-	// one ends its agent as [Failed], as if the error were made with [Fatal].
+	// Fatal tools are essential for the work: an error of one ends its agent as
+	// [Failed], as if the error were made with [Fatal].
 	Fatal bool
 }
 
-// An Effect says what a call of a tool changes, and so what is to be done about
-// a call of which nobody knows whether it took place.
+// An Effect says what a call of a tool changes, and so what to do about a call that
+// may or may not have taken effect.
 type Effect int
 
 const (
-	// EffectOnce changes something, and twice is not the same as once. A call of
-	// unknown outcome is neither repeated nor demanded again: the model and the
-	// result are told that it is uncertain. That is one that was under way when the
-	// process ended, one that did not return in time, was stopped or panicked, and
-	// one whose error matches [ErrUncertain] or [context.DeadlineExceeded].
+	// EffectOnce changes something, and a second call does harm. A call of unknown
+	// outcome is neither repeated nor demanded again: the model and the result are told
+	// that it is uncertain. The outcome is unknown if the call was under way when the
+	// process ended, did not return in time, was stopped or panicked, or if its error
+	// matches [ErrUncertain] or [context.DeadlineExceeded].
 	EffectOnce Effect = iota
 	// EffectIdempotent changes something, but repeating a call does no harm.
 	EffectIdempotent
@@ -90,13 +90,12 @@ const (
 	EffectNone
 )
 
-// NewTool returns a tool that runs a typed function. In is a struct, or a map
-// with string keys; its JSON Schema is derived from the type as
-// [jsonschema.For] does: json tags give the names, fields without omitempty or
-// omitzero are required, and `jsonschema:"text"` describes a field. Arguments
-// that do not fit are answered with an error that tells the model why, and run
-// is not called. An Out that is a string is the result as it is; anything else
-// becomes JSON.
+// NewTool returns a tool that runs a typed function. In is a struct, or a map with
+// string keys. Its JSON Schema is derived from the type as [jsonschema.For] does:
+// json tags give the names, fields without omitempty or omitzero are required, and
+// `jsonschema:"text"` describes a field. If arguments do not fit, run is not called,
+// and the model gets an error that tells why. An Out that is a string is the result
+// as it is; anything else becomes JSON.
 func NewTool[In, Out any](name, description string, run func(ctx context.Context, in In) (Out, error)) (Tool, error) {
 	if run == nil {
 		return Tool{}, fmt.Errorf("agentloop: tool %q: run is nil", name)
@@ -123,7 +122,7 @@ func NewTool[In, Out any](name, description string, run func(ctx context.Context
 	return t, nil
 }
 
-// A schema is what arguments are held against, and its form for the model.
+// A schema validates arguments, and has a form for the model.
 type schema struct {
 	resolved *jsonschema.Resolved
 	sent     json.RawMessage
@@ -151,9 +150,9 @@ func schemaOf[In any]() (*schema, error) {
 	return &schema{resolved: resolved, sent: sent}, nil
 }
 
-// withoutNull takes null out of types like ["null","array"], which Go slices
-// and pointers have: servers that build a grammar from the schema know only
-// single types. Null is still accepted when it comes.
+// withoutNull removes null from types like ["null","array"], which Go slices and
+// pointers have: servers that build a grammar from the schema know only single types.
+// Null is still accepted in arguments.
 func withoutNull(s *jsonschema.Schema) {
 	if s == nil {
 		return
@@ -199,7 +198,8 @@ func (e *misfitError) Error() string {
 
 func (e *misfitError) Unwrap() error { return e.err }
 
-// beside renders what a function returned beside its error, if that is anything.
+// beside renders the value that a function returned with its error, if it is not
+// zero.
 func beside[Out any](out Out) string {
 	if reflect.ValueOf(&out).Elem().IsZero() {
 		return ""

@@ -7,12 +7,12 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// A turn is what a model's answer amounts to.
+// A turn is the meaning of a model's answer.
 type turn struct {
 	text string // what it says, without space around it
 
-	// cut is why none of the calls may run, or why the text is not whole: nil,
-	// ErrTruncated or ErrFiltered.
+	// cut is why no call may run, or why the text is incomplete: nil, ErrTruncated or
+	// ErrFiltered.
 	cut error
 
 	// idle is why the answer is neither a text nor a call: nil, ErrEmpty,
@@ -22,9 +22,9 @@ type turn struct {
 }
 
 // readTurn judges an answer. Complete tool calls decide, not the finish reason:
-// servers say stop, or nothing, beside calls. Only a reason that says the
-// message was cut overrules them: its last call is not what the model meant,
-// even if it parses.
+// servers say stop, or nothing, beside calls. An exception is a reason that says that
+// the message was cut: then the last call is not what the model meant, even if it
+// parses.
 func (r *run) readTurn(resp *chat.Response) turn {
 	m := &resp.Message
 	t := turn{text: strings.TrimSpace(textOf(m))}
@@ -42,8 +42,8 @@ func (r *run) readTurn(resp *chat.Response) turn {
 	case announced:
 		t.idle = ErrNoCall
 	case !wordless(t.text) && !thoughtOnly(t.text):
-		if name := r.writtenCall(t.text); name != "" && !r.prog.complete() {
-			t.idle = &writtenCallError{name}
+		if name := r.textCall(t.text); name != "" && !r.prog.complete() {
+			t.idle = &textCallError{name}
 		}
 		return t
 	case !wordless(t.text), !blank(m.Reasoning), resp.Usage != nil && resp.Usage.ReasoningTokens > 0:

@@ -58,9 +58,9 @@ func TestACallThatMayHaveTakenEffectIsNotDemandedAgain(t *testing.T) {
 				release = make(chan struct{})
 				n := 0
 				send := tool(t, "send", func(ctx context.Context) (string, error) { n++; return c.run(ctx) })
-				send.Effect, send.Deadline = c.effect, time.Second
+				send.Effect, send.Timeout = c.effect, time.Second
 				if c.stall {
-					send.Deadline = -1
+					send.Timeout = -1
 				}
 				m := eager()
 				cfg := agentloop.Config{
@@ -166,7 +166,7 @@ func TestWhatAToolReturnsBesideItsErrorIsShown(t *testing.T) {
 				<-ctx.Done()
 				return "2 of 3 so far", ctx.Err()
 			})
-			tl.Deadline, tl.Effect = time.Second, agentloop.EffectNone
+			tl.Timeout, tl.Effect = time.Second, agentloop.EffectNone
 			return tl, err
 		}, "error: test was stopped after 1s without a result: context deadline exceeded\nWhat it returned beside the error:\n2 of 3 so far"},
 	} {

@@ -5,36 +5,36 @@ import (
 	"time"
 )
 
-// A stalled act is one that shows no life for too long.
+// A stalled activity has shown no sign of life for too long.
 type stalled struct {
-	*act
+	*activity
 	tool, id string
 	patience patience // that was exhausted
 	err      *StallError
 }
 
-// A glimpse is what the watchdog sees of an act.
+// A glimpse is the watchdog's view of an activity.
 type glimpse struct {
-	act      *act
+	act      *activity
 	until    time.Time // when it will have been silent for as long as it may
 	children []*run    // that run in it
 	told     bool
 }
 
-// glimpses looks at all that the agent does at the moment.
+// glimpses appends the present activities of the agent.
 func (r *run) glimpses(now time.Time, list []glimpse) []glimpse {
-	p := &r.pulse
+	p := &r.liveness
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	acts := p.tools
 	if len(acts) == 0 {
-		var one [1]*act
+		var one [1]*activity
 		acts = append(one[:0], &p.main)
 	}
 	for _, a := range acts {
-		s := glimpse{act: a, until: a.bears(r.group.window(a.patience)), told: a.told}
-		if p.main.doing == "" || a.patience == ends {
-			s.until = now.Add(r.group.window(usual))
+		s := glimpse{act: a, until: a.silentUntil(r.group.window(a.patience)), told: a.told}
+		if p.main.doing == "" || a.patience == endsItself {
+			s.until = now.Add(r.group.window(stallAfter))
 		}
 		for c, in := range p.children {
 			if in == a || in == nil && a == &p.main {
@@ -46,9 +46,9 @@ func (r *run) glimpses(now time.Time, list []glimpse) []glimpse {
 	return list
 }
 
-// well returns until when an act is, if it shows no life from now on. Children
-// speak for it: one that waits for its slow model, or runs a long tool within its
-// deadline, shows no life and is well.
+// well returns until when an activity is well if it shows no further sign of life.
+// Children speak for it: if a child waits for a slow model, or runs a long tool
+// within its timeout, the parent is silent and well.
 func (s *glimpse) well(now time.Time) time.Time {
 	until := s.until
 	for _, c := range s.children {
@@ -62,12 +62,12 @@ func (s *glimpse) well(now time.Time) time.Time {
 	return until
 }
 
-// stalled returns what the agent does that has been silent for too long and was
-// not told yet, and when to look again. What waits for an agent of the same group
-// is not told of: that agent is.
+// stalled returns the activities that have been silent for too long and were not
+// announced yet, and when to look again. An activity that waits for another agent of
+// the group is not announced: that agent is.
 func (r *run) stalled(now time.Time) (list []stalled, next time.Time) {
 	var few [4]glimpse
-	window := r.group.window(usual)
+	window := r.group.window(stallAfter)
 	next = now.Add(window)
 	for _, s := range r.glimpses(now, few[:0]) {
 		until := s.well(now)
@@ -91,48 +91,47 @@ func (r *run) stalled(now time.Time) (list []stalled, next time.Time) {
 	return list, next
 }
 
-// accuse marks an act as told of, unless it came to life just now.
-func (r *run) accuse(a *act, now time.Time) (stalled, bool) {
-	p := &r.pulse
+// accuse marks an activity as announced, unless it has just shown a sign of life.
+func (r *run) accuse(a *activity, now time.Time) (stalled, bool) {
+	p := &r.liveness
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if a.told || a.over || p.main.doing == "" || a.patience == ends || a.bears(r.group.window(a.patience)).After(now) {
+	if a.told || a.over || p.main.doing == "" || a.patience == endsItself || a.silentUntil(r.group.window(a.patience)).After(now) {
 		return stalled{}, false
 	}
 	a.told = true
-	x := stalled{act: a, patience: a.patience, err: &StallError{Silent: now.Sub(a.life), State: p.stateLocked(a, now)}}
+	x := stalled{activity: a, patience: a.patience, err: &StallError{Silent: now.Sub(a.life), State: p.stateLocked(a, now)}}
 	if a.call != nil {
 		x.tool, x.id = a.call.Name, a.call.ID
 	}
 	return x, true
 }
 
-// window is how long an agent of the group may show no life.
+// window is how long an activity may show no sign of life.
 //
-// A model call is given twice as long as the slowest that any agent of the
-// group has had answered, if that is longer: a slow model is not a dead one.
-// Tools have nothing to do with the model's pace.
+// A model call gets twice the time of the slowest answered call of the group, if that
+// is longer: a slow model is not a dead one. Tools do not depend on the model's pace.
 func (g *groupRun) window(p patience) time.Duration {
 	w := g.cfg.StallAfter
 	if w < 0 {
 		w = defaultStallAfter // asked by the watchdog of a parent
 	}
-	if p == model {
+	if p == modelPace {
 		w = max(w, 2*time.Duration(g.slowest.Load()))
 	}
 	return w
 }
 
-// shortestWatch is how long the watchdog sleeps at least.
+// shortestWatch is the least time between two looks of the watchdog.
 const shortestWatch = time.Millisecond
 
-// watch speaks once for each thing that shows no life for the window, and
-// again only if it lived in between. First it speaks, then it acts.
+// watch announces each silent activity once, and again only if it showed a sign of
+// life in between. It acts after all are announced.
 func (g *groupRun) watch(ctx context.Context) {
 	if g.cfg.StallAfter < 0 {
 		return
 	}
-	window := g.window(usual)
+	window := g.window(stallAfter)
 	timer := time.NewTimer(window)
 	defer timer.Stop()
 	for {
@@ -156,8 +155,14 @@ func (g *groupRun) watch(ctx context.Context) {
 			}
 		}
 		if len(all) > 0 {
-			why := g.explain(ctx)
+			said := make(map[string]string) // of each endpoint it is asked once
 			for i := range all {
+				endpoint := of[i].agent.endpoint
+				why, asked := said[endpoint]
+				if !asked {
+					why = g.explain(ctx, endpoint)
+					said[endpoint] = why
+				}
 				all[i].err.Explanation = why
 				g.tell(of[i], &all[i], now)
 			}
@@ -165,8 +170,8 @@ func (g *groupRun) watch(ctx context.Context) {
 				g.actOn(of[i], &all[i])
 			}
 		}
-		// Thousands of agents are not looked at for each of them alone, and nobody is
-		// looked at without end.
+		// At most once in a hundredth of the window: a look at thousands of agents serves
+		// all that are due, and the watchdog must not spin.
 		timer.Reset(max(time.Until(next), window/100, shortestWatch))
 	}
 }
@@ -177,29 +182,30 @@ func (g *groupRun) tell(r *run, s *stalled, now time.Time) {
 	r.emit(Event{
 		Kind: EventStalled, Tool: s.tool, CallID: s.id, Text: explained(s.err.State, s.err.Explanation), After: s.err.Silent, Err: s.err,
 	})
-	if s.patience == model {
+	if s.patience == modelPace {
 		g.troubles.silent(r, now.Add(-s.err.Silent))
 	}
 }
 
-// actOn does what the policy says about a stall.
+// actOn applies OnStall to a stall.
 func (g *groupRun) actOn(r *run, s *stalled) {
 	if g.cfg.OnStall == StallReport {
 		return
 	}
-	stop, still := r.pulse.condemn(s.act, s.err)
+	stop, still := r.liveness.condemn(s.activity, s.err)
 	switch {
 	case !still:
 	case g.cfg.OnStall == StallEnd:
-		r.cut(s.err)
+		r.cancel(s.err)
 	case stop != nil:
 		stop(s.err)
 	}
 }
 
-// condemn notes the stall for which an act is to be ended, and returns what ends
-// it alone, if anything does. It reports false if it has lived since it was told.
-func (p *pulse) condemn(a *act, stall *StallError) (stop context.CancelCauseFunc, still bool) {
+// condemn notes the stall for which an activity is ended, and returns the function
+// that ends it alone, if there is one. It reports false if the activity has shown a
+// sign of life since the announcement.
+func (p *liveness) condemn(a *activity, stall *StallError) (stop context.CancelCauseFunc, still bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !a.told || a.over {

@@ -39,7 +39,7 @@ func alive(d, every time.Duration) step {
 	return func(ctx context.Context, req *chat.Request) (*chat.Response, error) {
 		for ; d > 0; d -= every {
 			time.Sleep(every)
-			agentloop.Alive(ctx)
+			agentloop.Heartbeat(ctx)
 		}
 		return says("ok")(ctx, req)
 	}
@@ -116,7 +116,7 @@ func TestToolsWithinTheirDeadlineAreNoStall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				slow := tool(t, "slow", func(context.Context) (string, error) { time.Sleep(25 * time.Minute); return "x", nil })
-				slow.Deadline = c.deadline
+				slow.Timeout = c.deadline
 				got, events, log := stalls(t, agentloop.Config{
 					Model: play(calls(call("", "slow", `{}`)), says("ok")), Tools: []agentloop.Tool{slow},
 				}, agentloop.GroupConfig{})
@@ -141,7 +141,7 @@ func TestToolsTellOfTheirProgress(t *testing.T) {
 			}
 			return "x", nil
 		})
-		long.Deadline = -1
+		long.Timeout = -1
 		var said []string
 		got, _, _ := stalls(t, agentloop.Config{
 			Model: play(calls(call("c1", "long", "{}")), says("ok")), Tools: []agentloop.Tool{long},
@@ -179,7 +179,7 @@ func TestWatchdogNamesEachOfMany(t *testing.T) {
 func TestAToolWithoutDeadlineIsNotGivenTheModelsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := tool(t, "hang", func(context.Context) (string, error) { time.Sleep(time.Hour); return "x", nil })
-		hang.Deadline = -1
+		hang.Timeout = -1
 		got, _, _ := stalls(t, agentloop.Config{
 			Model: play(after(10*time.Minute, calls(call("", "hang", "{}"))), after(20*time.Minute-1, says("ok"))), Tools: []agentloop.Tool{hang},
 		}, agentloop.GroupConfig{})
@@ -187,7 +187,7 @@ func TestAToolWithoutDeadlineIsNotGivenTheModelsTime(t *testing.T) {
 	})
 }
 
-// Who waits for its children is as alive as they are, at any depth.
+// An agent that waits for its children is as alive as they are, at any depth.
 func TestAParentIsAsAliveAsItsChildren(t *testing.T) {
 	const m = time.Minute
 	tick := func(ctx context.Context) (string, error) { return time.Now().String(), nil }
@@ -208,7 +208,7 @@ func TestAParentIsAsAliveAsItsChildren(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				long := tool(t, "long", func(context.Context) (string, error) { time.Sleep(time.Hour); return "x", nil })
-				long.Deadline = 2 * time.Hour
+				long.Timeout = 2 * time.Hour
 				child := agentloop.Config{Name: "child", Model: play(c.child...), Tools: []agentloop.Tool{tool(t, "tick", tick), long}}
 				spawns := func(name string, cfg agentloop.Config, window time.Duration) agentloop.Config {
 					spawn := tool(t, "spawn", func(ctx context.Context) (string, error) {
@@ -216,7 +216,7 @@ func TestAParentIsAsAliveAsItsChildren(t *testing.T) {
 						require.NoError(t, err)
 						return "", g.Run(ctx).Results[0].Err
 					})
-					spawn.Deadline = -1
+					spawn.Timeout = -1
 					return agentloop.Config{Name: name, Model: play(calls(call("", "spawn", "{}")), says("ok")), Tools: []agentloop.Tool{spawn}}
 				}
 				got, _, _ := stalls(t, spawns("a", spawns("middle", child, c.window), -1), agentloop.GroupConfig{})
@@ -242,12 +242,12 @@ func TestAnAbandonedChildIsNoLife(t *testing.T) {
 			}
 		})
 		spawn := tool(t, "spawn", func(ctx context.Context) (string, error) {
-			res := newAgent(t, agentloop.Config{Name: "child", Model: zombie, Deadline: time.Hour}).Run(ctx)
+			res := newAgent(t, agentloop.Config{Name: "child", Model: zombie, Timeout: time.Hour}).Run(ctx)
 			assert.Equal(t, agentloop.Abandoned, res.Outcome)
 			time.Sleep(6 * time.Minute)
 			return "", nil
 		})
-		spawn.Deadline = -1
+		spawn.Timeout = -1
 		got, _, _ := stalls(t, agentloop.Config{Model: play(calls(call("", "spawn", "{}")), says("ok")), Tools: []agentloop.Tool{spawn}}, agentloop.GroupConfig{})
 		require.Len(t, got, 1)
 		// The watchdog looks again after a hundredth of its window at the latest.

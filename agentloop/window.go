@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	// messageOverhead is what a message weighs beside its text, in bytes.
+	// messageOverhead is added to the bytes of a message's text.
 	messageOverhead = 16
-	// pictureBytes is what a picture weighs: its size on the wire says nothing.
+	// pictureBytes is the assumed size of a picture: its size on the wire tells nothing.
 	pictureBytes = 4096
-	// ample is the part of the room that a conversation is shrunk to, so that
-	// it is not shrunk again in the next round, which would also cost the
-	// server its prefix cache each time.
+	// ample is the part of the room that a conversation is shrunk to. So it need not be
+	// shrunk again in the next round, which would also cost the server's prefix cache
+	// each time.
 	ample = 0.7
 	// maxShrinks is how often one request is shrunk.
 	maxShrinks = 4
 )
 
 // A ContextError says that a conversation does not fit into the model's context
-// window, whatever was left out of it.
+// window, even after it was shrunk.
 type ContextError struct {
 	Tokens int64 // what the next request would take, by estimate
 	Window int64 // what there is room for, the answer's own share taken off; 0 if unknown
@@ -41,7 +41,7 @@ func (e *ContextError) Error() string {
 // Unwrap returns Err.
 func (e *ContextError) Unwrap() error { return e.Err }
 
-// messageBytes weighs a message.
+// messageBytes estimates the size of a message.
 func messageBytes(m *chat.Message) int {
 	n := messageOverhead + len(m.Content) + len(m.Name)
 	if len(m.Parts) > 0 {

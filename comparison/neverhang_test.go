@@ -30,7 +30,7 @@ var neverhang = library{name: "neverhang/agentloop", run: func(ctx context.Conte
 		if err != nil {
 			return "", err
 		}
-		t.Deadline = time.Hour // the run's is to show
+		t.Timeout = time.Hour // the run's is to show
 		tools = append(tools, t)
 	}
 	agent, err := agentloop.New(agentloop.Config{
@@ -43,7 +43,7 @@ var neverhang = library{name: "neverhang/agentloop", run: func(ctx context.Conte
 	if err != nil {
 		return "", err
 	}
-	group, err := agentloop.NewGroup(agentloop.GroupConfig{Agents: []*agentloop.Agent{agent}, Deadline: deadline})
+	group, err := agentloop.NewGroup(agentloop.GroupConfig{Agents: []*agentloop.Agent{agent}, Timeout: deadline})
 	if err != nil {
 		return "", err
 	}

@@ -8,37 +8,34 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 )
 
-// commitFile is where lines are made safe of all logs that wait for the disk at
-// the same time: with one sync, where their own files would take one each.
+// commitFile is a common file for lines of all logs that wait for the disk at the
+// same time: one sync makes them safe, where their own files would take one sync
+// each.
 const commitFile = "commit" + extension
 
 const (
-	// maxCommits is how large that file gets before the logs are synced
-	// themselves and it begins anew.
+	// maxCommits is the size of that file in bytes at which the logs themselves are
+	// synced and it begins anew.
 	maxCommits = 8 << 20
-	// maxFresh is how many bytes of a log are kept for that. More are synced by
-	// themselves.
+	// maxFresh is how many unsynced bytes of a log are kept in memory for it. A log with
+	// more is synced by itself.
 	maxFresh = 1 << 20
 )
 
-// closeWait is how long the end of a journal waits for a sync that is under way.
-const closeWait = 5 * time.Second
-
-// A commit is a line of commitFile: what has to stand in a log, and where. It can
-// be written there any number of times. Data is base64 in the file: a JSON string
-// would not keep each byte.
+// A commit is a line of commitFile: the bytes of a log, and their offset in it.
+// Writing them there again does no harm. Data is base64 in the file, since a JSON
+// string would not keep each byte.
 type commit struct {
 	File string `json:"file"`
 	At   int64  `json:"at"`
 	Data []byte `json:"bytes"`
 }
 
-// A committer makes lines safe for all that wait at the same time. The first that
-// comes leads: it does the work of those that came by then, while the next ones
-// gather, of whom one leads then.
+// A committer makes lines safe for all that wait at the same time. The first caller
+// leads: it does the work for all that have come by then. Meanwhile the next ones
+// gather, and one of them leads next.
 type committer struct {
 	fs    FS
 	files *files
@@ -46,20 +43,20 @@ type committer struct {
 	mu      sync.Mutex
 	queue   []*waiter
 	leading bool
-	closed  bool          // nobody is to lead any more
-	quiet   chan struct{} // closed when nobody leads; for close
+	closed  bool          // nobody may lead any more
+	quiet   chan struct{} // closed when nobody leads; close waits for it
 
-	// The rest belongs to who leads.
+	// The rest is used by the leader alone.
 	f      File // nil until it is needed
 	size   int64
 	broken bool              // every log is synced by itself then
-	logs   map[*Log]struct{} // of which something stands in the file
+	logs   map[*Log]struct{} // those with lines in the file
 }
 
 type waiter struct {
 	log  *Log
-	done chan error    // what came of it
-	lead chan struct{} // or it is its turn to lead
+	done chan error    // its result
+	lead chan struct{} // gets a token if it must lead instead
 }
 
 // now makes safe what was appended to the log, and waits for it.
@@ -117,24 +114,30 @@ func (c *committer) commit(batch []*waiter) {
 // apart syncs each log by itself, all at the same time.
 func (c *committer) apart(logs map[*Log]error) {
 	list := slices.Collect(maps.Keys(logs))
+	for i, err := range atOnce(list, (*Log).sync) {
+		logs[list[i]] = err
+	}
+}
+
+// atOnce calls fn with all logs, up to maxSyncing at the same time, and returns its
+// errors.
+func atOnce(list []*Log, fn func(*Log) error) []error {
 	errs := make([]error, len(list))
 	var wg sync.WaitGroup
 	room := make(chan struct{}, maxSyncing)
 	for i, l := range list {
 		room <- struct{}{}
 		wg.Go(func() {
-			errs[i] = l.sync()
+			errs[i] = fn(l)
 			<-room
 		})
 	}
 	wg.Wait()
-	for i, l := range list {
-		logs[l] = errs[i]
-	}
+	return errs
 }
 
-// together makes all logs safe with one sync, and reports false if that cannot
-// be done.
+// together makes all logs safe with one sync, and reports false if that is not
+// possible.
 func (c *committer) together(logs map[*Log]error) bool {
 	if c.broken || !c.open() {
 		return false
@@ -189,7 +192,7 @@ func (c *committer) open() bool {
 	return true
 }
 
-// begin syncs the logs themselves, and empties the file.
+// begin syncs the logs themselves, and empties the commit file.
 func (c *committer) begin() {
 	for l := range c.logs {
 		if l.syncFile() != nil {
@@ -204,12 +207,8 @@ func (c *committer) begin() {
 	clear(c.logs)
 }
 
-// errBusy is why a journal that is closed keeps its lock: what is under way may
-// still be written.
-var errBusy = fmt.Errorf("a sync is under way for more than %v", closeWait)
-
-// close waits for a sync under way, and empties the file if all logs were closed
-// well. If the disk takes too long the file is left alone.
+// close waits for a sync under way. It empties the file if well, which says that all
+// logs were closed without an error.
 func (c *committer) close(well bool) error {
 	c.mu.Lock()
 	c.closed = true
@@ -220,13 +219,7 @@ func (c *committer) close(well bool) error {
 		close(quiet)
 	}
 	c.mu.Unlock()
-	patience := time.NewTimer(closeWait)
-	defer patience.Stop()
-	select {
-	case <-quiet:
-	case <-patience.C:
-		return errBusy
-	}
+	<-quiet
 	if c.f == nil {
 		return nil
 	}
@@ -236,8 +229,8 @@ func (c *committer) close(well bool) error {
 	return c.f.Close()
 }
 
-// recover writes into the logs what was made safe for them. A line of it that
-// was torn was not yet safe for anybody.
+// recover copies lines from the commit file into the logs that may lack them. A torn
+// line at its end is dropped: nobody was told that it is safe.
 func (c *committer) recover() error {
 	f, err := c.fs.Open(commitFile)
 	if err != nil {
@@ -267,7 +260,7 @@ func (c *committer) recover() error {
 		}
 		parts[part.File] = append(parts[part.File], part)
 	}
-	// All logs are looked at before anything is written, and one at a time.
+	// All logs are checked before any is written, one at a time.
 	for _, write := range []bool{false, true} {
 		for _, name := range names {
 			if err := c.mend(name, parts[name], write); err != nil {

@@ -12,11 +12,13 @@ var (
 	ErrCorrupt = errors.New("cannot be read")
 	// ErrClosed: the journal or the log was closed.
 	ErrClosed = errors.New("closed")
+	// ErrCloseTimeout: the disk took longer than [Journal.Close] waits.
+	ErrCloseTimeout = fmt.Errorf("the disk is not through after %v", closeWait)
 )
 
 // An Error says what was tried with which file.
 type Error struct {
-	Op   string // open, lock, read, write, sync, encode
+	Op   string // open, lock, read, write, sync, close, encode
 	File string // inside the journal's folder, or the folder itself
 	Line int    // where, from 1; 0 if it is about no line
 	Err  error

@@ -89,8 +89,8 @@ func (f *faultyFile) Sync() error {
 
 func (f *faultyFile) Close() error { return f.of.fault("close", f.name) }
 
-// Who waits together is told that all is safe only if it is. Without the commit file
-// each log is synced by itself.
+// Callers that wait together are told that all is safe only if it is. Without the
+// commit file each log is synced by itself.
 func TestWhatWaitsTogetherIsSafeThoughTheCommitFileFails(t *testing.T) {
 	for _, faults := range []string{
 		"open commit.jsonl", "write commit.jsonl", "write commit.jsonl, truncate commit.jsonl", "sync commit.jsonl", "sync commit.jsonl, truncate commit.jsonl",
@@ -155,8 +155,8 @@ func TestWhatIsTooMuchForTheCommitFileIsSafe(t *testing.T) {
 	})
 }
 
-// Who waits for lines that another one's sync has just taken along leaves nothing in the
-// commit file that a new process could not read.
+// A caller that waits for lines that another one's sync has just taken along leaves
+// nothing in the commit file that a new process could not read.
 func TestWaitingForWhatIsJustBeingMadeSafe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := newMemFS()
@@ -182,8 +182,8 @@ func TestWaitingForWhatIsJustBeingMadeSafe(t *testing.T) {
 	})
 }
 
-// What a process that was killed had written need not be on the disk: whoever goes on
-// with it and waits, waits for that too.
+// Lines of a process that was killed need not be on the disk: a caller that goes on
+// with the log and waits, waits for them too.
 func TestWhatWasThereBeforeIsMadeSafeAsWell(t *testing.T) {
 	for name, add := range map[string]func(*journal.Log) error{
 		"alone":          func(l *journal.Log) error { return l.Sync() },

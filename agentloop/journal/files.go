@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// defaultOpenFiles leaves most of 256 files, the least that systems give a
-	// process, to its connections.
+	// defaultOpenFiles leaves most of 256 files, the smallest limit of common systems,
+	// to the connections of the process.
 	defaultOpenFiles = 96
 
-	// scarceWait is how long a file is waited for that cannot be opened since the
+	// scarceWait is how long to wait for a file that cannot be opened because the
 	// process, or the system, has too many open.
 	scarceWait     = 10 * time.Second
 	scarcePause    = 5 * time.Millisecond
 	maxScarcePause = 500 * time.Millisecond
 )
 
-// files keeps few of the files of many logs open: those that are in use, and those
-// that were used last. Which of a log's lines are on the disk does not depend on
-// it: a sync is of a file, whoever wrote to it and through whatever handle.
+// files keeps a few of the logs' files open: those in use, and those used last.
+// Closing and reopening does not affect syncs: a sync is of a file, whatever handle
+// its bytes were written through.
 type files struct {
 	fs FS
-	// turns has a token for each file that may be open. Who uses one holds one.
+	// turns has a token for each file that may be open. Each use of a file holds one.
 	turns chan struct{}
 
 	mu     sync.Mutex
@@ -36,7 +36,7 @@ type files struct {
 	idle   list.List // of *file, open and in no use, the one used last at the end
 }
 
-// A file is one of many, open or not.
+// A file is a log's file, open or not.
 type file struct {
 	of   *files
 	name string
@@ -46,7 +46,7 @@ type file struct {
 	f     File
 	users int
 	place *list.Element // in idle
-	lost  error         // what the system said when it was closed meanwhile
+	lost  error         // the error of an earlier close
 }
 
 func newFiles(fs FS, most int) *files {
@@ -60,9 +60,9 @@ func (p *files) file(name string) *file {
 	return &file{of: p, name: name, door: make(chan struct{}, 1)}
 }
 
-// use calls fn with the file, which is opened if it is not. At least so many
-// bytes must be in it. It waits while too many others are in use; fn must not use
-// another one.
+// use calls fn with the file, which is opened if need be; then it must have at least
+// the given bytes. It waits while too many others are in use; fn must not use another
+// file.
 func (f *file) use(least int64, fn func(File) error) error {
 	p := f.of
 	p.turns <- struct{}{}
@@ -75,7 +75,7 @@ func (f *file) use(least int64, fn func(File) error) error {
 	return fn(handle)
 }
 
-// enter returns the file's handle, for one more user.
+// enter returns the file's handle, and counts one more user.
 func (f *file) enter(least int64) (File, error) {
 	f.door <- struct{}{}
 	defer func() { <-f.door }()
@@ -119,8 +119,8 @@ func (f *file) enter(least int64) (File, error) {
 	return handle, nil
 }
 
-// reopen opens the file, which is counted as open by now. Should files be scarce it
-// closes what is in no use, and waits for a while.
+// reopen opens the file, which is already counted as open. If no more files can be
+// opened, it closes idle ones and waits for a while.
 func (f *file) reopen(least int64) (File, error) {
 	p := f.of
 	handle, err := p.fs.Open(f.name)
@@ -150,8 +150,8 @@ func (f *file) reopen(least int64) (File, error) {
 // scarce reports whether an error says that too many files are open.
 func scarce(err error) bool { return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) }
 
-// evictLocked takes the file that was not used for longest out of those that are
-// in no use. It is to be shut, and counted as open until then.
+// evictLocked removes the least recently used idle file. The caller must shut it;
+// until then it counts as open.
 func (p *files) evictLocked() (*file, File) {
 	f := p.idle.Remove(p.idle.Front()).(*file)
 	handle := f.f
@@ -159,8 +159,8 @@ func (p *files) evictLocked() (*file, File) {
 	return f, handle
 }
 
-// shut closes what a file had open. What the system says then is for those who come
-// back to the file: something that was written may be lost.
+// shut closes a handle. An error is kept for the next use of the file: something that
+// was written may be lost.
 func (p *files) shut(f *file, handle File) {
 	if err := handle.Close(); err != nil {
 		p.mu.Lock()
@@ -169,7 +169,7 @@ func (p *files) shut(f *file, handle File) {
 	}
 }
 
-// closeIdle closes all files that are in no use, and reports whether there were any.
+// closeIdle closes all idle files, and reports whether there were any.
 func (p *files) closeIdle() (some bool) {
 	for {
 		p.mu.Lock()
@@ -187,7 +187,7 @@ func (p *files) closeIdle() (some bool) {
 	}
 }
 
-// leave is the end of a use.
+// leave ends a use.
 func (f *file) leave() {
 	p := f.of
 	p.mu.Lock()
@@ -197,8 +197,8 @@ func (f *file) leave() {
 	}
 }
 
-// close closes the file, if it is open, and returns what went wrong when it was
-// closed, now or before. Nobody uses it then, or will.
+// close closes the file, if it is open, and returns the error of this or an earlier
+// close. The file is not used any more.
 func (f *file) close() error {
 	p := f.of
 	p.turns <- struct{}{}

@@ -6,16 +6,16 @@ import (
 	"path/filepath"
 )
 
-// An FS is where a journal's folder is. Names are relative to it, with slashes.
-// Tests give one that fails; everybody else leaves Config.FS nil.
+// An FS holds a journal's folder. Names are relative to it, with slashes. Tests use
+// one that fails; programs leave Config.FS nil.
 type FS interface {
-	// Open opens a file for reading and writing, and makes it, and the folder it
-	// is in, if they are missing. It is called again for a log whose file was closed
-	// to make room for others.
+	// Open opens a file for reading and writing. It makes the file, and the folder it is
+	// in, if they are missing. It is called again for a log whose file was closed to
+	// make room for others.
 	Open(name string) (File, error)
 
-	// Lock takes a lock until it is closed or the process ends, or returns an
-	// error that matches ErrLocked if another process has it. It does not wait.
+	// Lock takes a lock, which ends when it is closed or when the process ends. If
+	// another process has it, the error matches ErrLocked. It does not wait.
 	Lock(name string) (io.Closer, error)
 }
 
@@ -28,15 +28,21 @@ type File interface {
 	Truncate(size int64) error
 }
 
+// Logs hold all that models and tools said: only the owner may read them.
+const (
+	fileMode   = 0o600
+	folderMode = 0o700
+)
+
 // osFS is a folder of the operating system.
 type osFS struct{ dir string }
 
 func (f osFS) Open(name string) (File, error) {
 	path := filepath.Join(f.dir, filepath.FromSlash(name))
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, fileMode)
 	if os.IsNotExist(err) {
 		if err = makeFolder(filepath.Dir(path)); err == nil {
-			file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+			file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, fileMode)
 		}
 	}
 	if err != nil {
@@ -52,11 +58,11 @@ func (f osFS) Lock(name string) (io.Closer, error) {
 	if err := makeFolder(f.dir); err != nil {
 		return nil, err
 	}
-	return Lock(filepath.Join(f.dir, filepath.FromSlash(name)))
+	return takeLock(filepath.Join(f.dir, filepath.FromSlash(name)))
 }
 
-// makeFolder makes a folder and those that it is in, as far as they are missing, all of
-// them so that a power cut does not take them away.
+// makeFolder makes a folder and its missing parents, and syncs their entries, so that
+// they survive a power cut.
 func makeFolder(path string) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil
@@ -67,14 +73,14 @@ func makeFolder(path string) error {
 			return err
 		}
 	}
-	if err := os.MkdirAll(path, 0o755); err != nil {
+	if err := os.MkdirAll(path, folderMode); err != nil {
 		return err
 	}
 	syncFolder(parent)
 	return nil
 }
 
-// syncFolder makes safe which files are in a folder: one that was just made is only safe
+// syncFolder syncs the entries of a folder: a new file survives a power cut only
 // then. Not every system can sync a folder.
 func syncFolder(path string) {
 	if d, err := os.Open(path); err == nil {

@@ -5,28 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
 
 // Config sets up a [Journal].
 type Config struct {
-	// Dir is the folder, which is made if it is missing. Required unless FS is
-	// set.
+	// Dir is the folder, which is made if it is missing. Required unless FS is set.
 	Dir string
 
-	// FS, if not nil, is where the journal is instead of Dir.
+	// FS, if not nil, holds the journal instead of Dir.
 	FS FS
 
-	// SyncEvery is how long a line that nobody waits for may take until it is on
-	// the disk. Zero means 1 second, a negative value until somebody waits or the
-	// log is closed.
+	// SyncEvery is after how long a line is synced that nobody waits for. Zero means 1
+	// second. A negative value means only when somebody waits or the log is closed.
 	SyncEvery time.Duration
 
-	// MaxOpen is how many logs' files are open at the same time; others are closed
-	// and opened again when they are written to. Zero means 96, which suits
-	// processes that may have 256; a negative value means no bound. If the system
-	// has no more to give, a write waits up to ten seconds for one.
+	// MaxOpen is how many files of logs are open at the same time; others are closed and
+	// opened again when they are written to. Zero means 96, which suits a limit of 256
+	// files; a negative value means no bound. If the process has no file left, a write
+	// waits up to ten seconds for one.
 	MaxOpen int
 }
 
@@ -84,15 +84,17 @@ func firstOf(a, b string) string {
 // Dir returns Config.Dir.
 func (j *Journal) Dir() string { return j.dir }
 
-// Log opens the log of the given name, and returns what is in it. Parts of the
-// name between slashes are folders; see [Escape]. A line that was torn is cut off.
-// A log is open once at a time; it is to be closed.
+// Log opens the log of the given name, and returns its lines. Parts of the name
+// between slashes are folders; see [Escape]. A torn last line is cut off. A log can
+// be open only once at a time; the caller closes it.
 func (j *Journal) Log(name string) (*Log, []json.RawMessage, error) {
 	file := fileOf(name)
 	if file == commitFile {
 		return nil, nil, &Error{Op: "open", File: file, Err: errors.New("the name is taken by the journal itself")}
 	}
 	l := &Log{journal: j, file: file, f: j.files.file(file), turn: make(chan struct{}, 1), syncing: make(chan struct{}, 1)}
+	l.turn <- struct{}{} // Close waits until it is open
+	defer func() { <-l.turn }()
 	j.mu.Lock()
 	_, twice := j.logs[file]
 	closed := j.closed
@@ -134,8 +136,8 @@ func (l *Log) open() ([]json.RawMessage, error) {
 	l.size, l.end, l.unended = int64(good), int64(good), !ended
 	l.spoiled = good < len(data) // cut off before the next line is written
 	if good > 0 {
-		// The process before may have been killed before it synced: what can be
-		// read need not be on the disk, and must be before what comes after it.
+		// The earlier process may have been killed before it synced. Lines that can be read
+		// need not be on the disk, and must get there before the next ones.
 		l.written, l.toomuch = 1, true
 	}
 	return lines, nil
@@ -149,34 +151,58 @@ func (j *Journal) forget(l *Log) {
 	}
 }
 
-// Close closes all logs and gives the lock back. It waits for the disk. If a sync
-// for others hangs it returns an error after a while, and keeps the lock until the
-// end of the process: what hangs may still be written.
+// closeWait bounds Close.
+const closeWait = 5 * time.Second
+
+// Close syncs and closes all logs and gives the lock back. It takes at most 5
+// seconds. If the disk needs longer, Close returns an error that matches
+// [ErrCloseTimeout], and the work goes on in the background. The lock is kept until
+// that is done or the process ends, since lines may still be written. Lines that
+// [Log.Sync] has made safe are safe in any case. Further calls return nil.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	closed := j.closed
 	j.closed = true
-	var open []*Log
-	for _, l := range j.logs {
-		open = append(open, l)
-	}
+	open := slices.Collect(maps.Values(j.logs))
 	j.mu.Unlock()
 	if closed {
 		return nil
 	}
-	var errs []error
-	for _, l := range open {
-		errs = append(errs, l.Close())
+	done := make(chan error, 1)
+	go func() { done <- j.close(open) }()
+	patience := time.NewTimer(closeWait)
+	defer patience.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-patience.C:
+		return j.unclosed()
 	}
+}
+
+// close is Close without a bound.
+func (j *Journal) close(open []*Log) error {
 	j.sweep.stop()
+	errs := atOnce(open, (*Log).Close)
 	if err := j.commit.close(errors.Join(errs...) == nil); err != nil {
 		errs = append(errs, &Error{Op: "close", File: commitFile, Err: err})
-		if err == errBusy {
-			return errors.Join(errs...)
-		}
 	}
 	if err := j.lock.Close(); err != nil {
 		errs = append(errs, &Error{Op: "lock", File: lockFile, Err: err})
 	}
 	return errors.Join(errs...)
+}
+
+// unclosed names the first log that could not be closed in time.
+func (j *Journal) unclosed() error {
+	j.mu.Lock()
+	files := slices.Sorted(maps.Keys(j.logs))
+	j.mu.Unlock()
+	switch len(files) {
+	case 0:
+		return &Error{Op: "close", File: commitFile, Err: ErrCloseTimeout}
+	case 1:
+		return &Error{Op: "close", File: files[0], Err: ErrCloseTimeout}
+	}
+	return &Error{Op: "close", File: files[0], Err: fmt.Errorf("%w (nor with %d other logs)", ErrCloseTimeout, len(files)-1)}
 }

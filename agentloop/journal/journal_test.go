@@ -347,7 +347,7 @@ func TestAFullDisk(t *testing.T) {
 	}
 }
 
-// Who waits for the disk at the same time waits together.
+// Callers that wait for the disk at the same time wait together.
 func TestGroupCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := newMemFS()

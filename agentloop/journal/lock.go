@@ -10,20 +10,29 @@ import (
 	"syscall"
 )
 
-// lockFile is there while a process writes, and holds its number.
+// lockFile exists while a process writes, and holds its process id.
 const lockFile = "lock"
 
 // A lock is held until it is closed or the process ends.
 type lock struct{ file *os.File }
 
-// Lock takes a lock at path, a file that is made for it, until it is closed or the
-// process ends, however that ends. It does not wait: if another process has it the
-// error matches ErrLocked and names that. A journal's folder has one already; this
-// is for what else a run writes to.
+// Lock takes a lock at path, so that one process at a time works with something,
+// such as a folder of results. It makes the file for it, in a folder that exists,
+// and removes it when the lock is closed. The lock ends with the process, even if
+// that is killed. Lock does not wait: if another process has the lock the error
+// matches [ErrLocked] and names that process. A journal takes its own, see [Open].
 func Lock(path string) (io.Closer, error) {
+	l, err := takeLock(path)
+	if err != nil {
+		return nil, &Error{Op: "lock", File: path, Err: err}
+	}
+	return l, nil
+}
+
+func takeLock(path string) (io.Closer, error) {
 	const patience = 100
 	for range patience {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, fileMode)
 		if err != nil {
 			return nil, err
 		}
@@ -49,10 +58,10 @@ func Lock(path string) (io.Closer, error) {
 		}
 		return &lock{f}, nil
 	}
-	return nil, fmt.Errorf("no lock: %s is no file of its own, or comes and goes", path)
+	return nil, errors.New("it is no file of its own, or comes and goes")
 }
 
-// Close gives the lock back. The file goes first: once it is unlocked it may be
+// Close gives the lock back. The file is removed first: once it is unlocked it may be
 // another process's.
 func (l *lock) Close() error {
 	_ = os.Remove(l.file.Name())

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// claim locks the file for as long as it is open. The system lets go of it when
-// the process ends, so nothing is left behind that has to be judged.
+// claim locks the file for as long as it is open. The system unlocks it when the
+// process ends, so there are no stale locks.
 func claim(f *os.File) (bool, error) {
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)

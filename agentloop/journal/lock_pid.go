@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// claim says that the file is ours unless it names another process that lives.
-// It is weaker than a lock of the system: of two that begin in the same moment
-// both may get it.
+// claim reports whether the file is ours: it is unless it names another process that
+// lives. This is weaker than a lock of the system: two processes that begin at the
+// same moment may both get it.
 func claim(f *os.File) (bool, error) {
 	data, err := io.ReadAll(io.NewSectionReader(f, 0, 32))
 	if err != nil {
@@ -29,6 +29,6 @@ func lives(pid int) bool {
 		return false
 	}
 	defer p.Release()
-	// Windows finds only what lives; elsewhere one has to ask.
+	// Windows finds only living processes; elsewhere a signal tells.
 	return runtime.GOOS == "windows" || p.Signal(syscall.Signal(0)) == nil
 }

@@ -15,12 +15,12 @@ type Log struct {
 
 	f *file
 
-	// turn holds a token while somebody writes: lines do not mix. It is no mutex,
-	// for a disk may take any time.
+	// turn holds a token while somebody writes, so that lines do not mix. It is no
+	// mutex, since a disk may hang.
 	turn    chan struct{}
 	size    int64 // of all whole lines
 	unended bool  // the last of them has no line break
-	spoiled bool  // there is more in the file, which is no line
+	spoiled bool  // the file has a torn line after them
 
 	syncing chan struct{} // holds a token while somebody syncs
 
@@ -28,19 +28,19 @@ type Log struct {
 	end     int64  // where the last line ends
 	written int    // appends so far
 	synced  int    // of them, safe
-	fresh   []byte // what was appended since
+	fresh   []byte // lines appended since
 	freshAt int64  // where in the file
-	toomuch bool   // more than is kept
-	unkept  bool   // there was more, and it is being synced
-	lent    bool   // some of what is safe is so in the commit file
-	queued  bool   // to be synced after a while
-	failed  error  // the disk has failed: what it says from then on is not to be trusted
+	toomuch bool   // more was appended than fresh may hold
+	unkept  bool   // toomuch was set, and that is being synced
+	lent    bool   // some lines are safe in the commit file only
+	queued  bool   // the sweeper will sync it
+	failed  error  // the error of a sync: later syncs cannot be trusted
 	closed  bool
 }
 
-// Append writes values as lines, all of them or none. When it returns nil they
-// survive the end of the process; see [Log.Sync]. When it does not, they are not
-// there.
+// Append writes values as lines, all of them or none. If it returns nil they survive
+// the end of the process, and after [Log.Sync] a power cut. If it returns an error,
+// none is in the log.
 func (l *Log) Append(values ...any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -51,7 +51,7 @@ func (l *Log) Append(values ...any) error {
 		}
 	}
 	text := b.Bytes()
-	if !utf8.Valid(text) { // what is raw in a value may hold anything
+	if !utf8.Valid(text) { // a json.RawMessage may hold anything
 		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
 	}
 	l.turn <- struct{}{}
@@ -88,7 +88,8 @@ func (l *Log) Append(values ...any) error {
 	return nil
 }
 
-// put writes lines behind the others, and returns what it wrote. It is its turn.
+// put writes lines after the others, and returns what it wrote. The caller holds
+// turn.
 func (l *Log) put(f File, line []byte) ([]byte, error) {
 	if l.spoiled {
 		if err := f.Truncate(l.size); err != nil {
@@ -101,8 +102,8 @@ func (l *Log) put(f File, line []byte) ([]byte, error) {
 	}
 	n, err := f.WriteAt(line, l.size)
 	if err != nil {
-		// Now if it can be, else before the next line: what was written of this
-		// one must not be glued to it.
+		// The rest of this line must not be glued to the next one. If it cannot be cut off
+		// now, that is done before the next line.
 		l.spoiled = n > 0 && f.Truncate(l.size) != nil
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func (l *Log) put(f File, line []byte) ([]byte, error) {
 	return line, nil
 }
 
-// state returns why nothing more can be done with the log, or nil.
+// state returns why the log cannot be used any more, or nil.
 func (l *Log) state(op string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,9 +122,9 @@ func (l *Log) state(op string) error {
 	return l.failed
 }
 
-// Sync returns when all that was appended before is on the disk. All that call
-// it at the same time, for whichever logs, share the work. If the disk fails here the log takes no more
-// lines: systems forget what they could not write, and say later that all is well.
+// Sync returns when everything that was appended before is on the disk. All calls at
+// the same time, for whichever logs, share the work. If the disk fails, the log takes
+// no more lines: systems forget what they could not write, and report success later.
 func (l *Log) Sync() error {
 	if err := l.state("sync"); err != nil {
 		return err
@@ -137,8 +138,8 @@ func (l *Log) Sync() error {
 	return l.journal.commit.now(l)
 }
 
-// takeFresh returns what was appended since the log was safe, for the commit
-// file, and reports false if that is more than was kept.
+// takeFresh returns what was appended since the log was last safe, for the commit
+// file. It reports false if that is more than was kept.
 func (l *Log) takeFresh() (part commit, upto int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,15 +151,15 @@ func (l *Log) takeFresh() (part commit, upto int, ok bool) {
 	return part, l.written, true
 }
 
-// safe notes that what takeFresh returned is on the disk.
+// safe notes that the result of takeFresh is on the disk.
 func (l *Log) safe(upto int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.synced, l.lent = max(l.synced, upto), true
 }
 
-// sync makes the log safe by itself. Lines may go on being written meanwhile, and
-// are for the next.
+// sync makes the log safe by itself. Lines that are written meanwhile are left to the
+// next sync.
 func (l *Log) sync() error {
 	l.mu.Lock()
 	want := l.written
@@ -175,14 +176,14 @@ func (l *Log) sync() error {
 	return l.fsync()
 }
 
-// syncFile makes the log's file safe, also of what is safe in the commit file.
+// syncFile syncs the log's file, even if its lines are safe in the commit file.
 func (l *Log) syncFile() error {
 	l.syncing <- struct{}{}
 	defer func() { <-l.syncing }()
 	return l.fsyncIfNeeded()
 }
 
-// fsyncIfNeeded is syncFile for who has the token of syncing.
+// fsyncIfNeeded is syncFile for a caller that holds syncing.
 func (l *Log) fsyncIfNeeded() error {
 	l.mu.Lock()
 	nothing := l.closed || l.failed != nil || l.synced == l.written && !l.lent
@@ -194,9 +195,9 @@ func (l *Log) fsyncIfNeeded() error {
 	return l.fsync()
 }
 
-// fsync is for who has the token of syncing. Until it is through, what it syncs
-// stays fresh: a commit meanwhile has to take it along, for it says of all before
-// it that it is safe.
+// fsync syncs the log's file; the caller holds syncing. Until it is done, its lines
+// stay fresh, so that a commit at the same time includes them: a commit says that all
+// lines before it are safe as well.
 func (l *Log) fsync() error {
 	l.mu.Lock()
 	upto, least := l.written, l.end
@@ -211,17 +212,18 @@ func (l *Log) fsync() error {
 		return l.failed
 	}
 	l.synced, l.unkept = max(l.synced, upto), false
-	if n := end - l.freshAt; n > 0 && len(l.fresh) > 0 { // else a commit has taken it
+	if n := end - l.freshAt; n > 0 && len(l.fresh) > 0 { // else a commit has taken them
 		l.fresh, l.freshAt = l.fresh[n:], end
 	}
 	return nil
 }
 
-// Close syncs and closes the log. It may be called again.
+// Close syncs and closes the log. It waits for the disk without a bound, unlike
+// [Journal.Close]. It may be called again.
 func (l *Log) Close() error {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
-	l.syncing <- struct{}{} // nobody is at the file when it is closed
+	l.syncing <- struct{}{} // nobody may use the file while it is closed
 	defer func() { <-l.syncing }()
 	l.mu.Lock()
 	closed, failed := l.closed, l.failed
@@ -231,7 +233,7 @@ func (l *Log) Close() error {
 	}
 	err := failed
 	if err == nil {
-		err = l.fsyncIfNeeded() // once closed it is not to depend on the commit file
+		err = l.fsyncIfNeeded() // a closed log must not depend on the commit file
 	}
 	l.mu.Lock()
 	l.closed = true

@@ -6,11 +6,11 @@ import (
 	"io"
 )
 
-// A mending is a log into which is written what it may lack.
+// A mending is a log that may lack lines of the commit file.
 type mending struct {
 	data []byte // what stood in it, and is to
-	// removed: what came before a part was on the disk, and somebody took the log
-	// away. It begins anew.
+	// removed: the log lacks lines that were on the disk, since somebody took it away.
+	// It begins anew.
 	empty, removed bool
 }
 
@@ -20,7 +20,7 @@ type numberedCommit struct {
 	line int
 }
 
-// mend looks at whether the parts fit into a log, and writes them if told so.
+// mend checks whether the parts fit into a log, and writes them if write is set.
 func (c *committer) mend(name string, parts []numberedCommit, write bool) error {
 	f := c.files.file(name)
 	op := "open"
@@ -57,9 +57,9 @@ func (c *committer) mend(name string, parts []numberedCommit, write bool) error 
 	return &Error{Op: op, File: name, Err: err}
 }
 
-// check looks at what stands where the part belongs, and notes the part. Whole
-// lines are what was written, so if others are there one of the two files is not
-// what it was, and nobody knows which. Anything else is what a power cut leaves.
+// check compares a part with the log, and notes the part. If different whole lines
+// stand in its place, one of the two files was changed, and nobody knows which.
+// Anything else is what a power cut leaves.
 func (m *mending) check(part commit) error {
 	if m.removed = m.removed || m.empty && part.At > int64(len(m.data)); m.removed {
 		return nil

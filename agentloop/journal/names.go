@@ -9,11 +9,11 @@ import (
 // extension ends the names of logs.
 const extension = ".jsonl"
 
-// maxBase is how long the name of a file may be; systems take 255 bytes.
+// maxBase bounds the length of a file's name; systems allow 255 bytes.
 const maxBase = 200
 
-// fileOf returns the file of a log: the parts of its name, with what files
-// cannot have in their names as %XX.
+// fileOf returns the file of a log: the parts of its name, with special characters as
+// %XX.
 func fileOf(name string) string {
 	parts := strings.Split(name, "/")
 	for i, part := range parts {
@@ -22,7 +22,7 @@ func fileOf(name string) string {
 	return strings.Join(parts, "/") + extension
 }
 
-// Escape returns a text as one part of a log's name, whatever is in it.
+// Escape turns any text into one part of a log's name.
 func Escape(part string) string {
 	return strings.NewReplacer("%", "%25", "/", "%2F").Replace(part)
 }

@@ -6,10 +6,9 @@ import (
 	"slices"
 )
 
-// scan cuts what a file holds into its lines. good is how many bytes of it are
-// whole lines; what comes after is a torn one. ended says that the last line has
-// its line break. bad is the number of a line that cannot be read though others
-// come after it, or 0.
+// scan cuts the content of a file into its lines. good is the size of the whole lines
+// in bytes; after it comes a torn one. ended says that the last line has its line
+// break. bad is the number of an unreadable line with others after it, or 0.
 func scan(data []byte) (lines []json.RawMessage, good int, ended bool, bad int) {
 	ended = true
 	number, torn := 0, 0
@@ -36,8 +35,7 @@ func scan(data []byte) (lines []json.RawMessage, good int, ended bool, bad int) 
 	return lines, good, ended, 0
 }
 
-// isObject reports whether a line is a JSON object, and so all of it: whatever
-// is cut off one leaves none.
+// isObject reports whether a line is a complete JSON object: a part of one is none.
 func isObject(line []byte) bool {
 	line = bytes.TrimSpace(line)
 	return len(line) > 1 && line[0] == '{' && json.Valid(line)

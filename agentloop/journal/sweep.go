@@ -5,21 +5,20 @@ import (
 	"time"
 )
 
-// maxSyncing is how many logs are synced at the same time: as many as there are
-// threads to wait for the disk with.
+// maxSyncing is how many logs are synced at the same time: each needs a thread.
 const maxSyncing = 64
 
-// A sweeper syncs what nobody waits for, after a while.
+// A sweeper syncs lines that nobody waits for, after a while.
 type sweeper struct {
 	every time.Duration
 
 	mu      sync.Mutex
-	idle    []*Log // written to, and nobody waits
+	idle    []*Log // with lines that nobody waits for
 	timer   *time.Timer
 	stopped bool
 }
 
-// later has the log synced after a while.
+// later makes the log be synced after a while.
 func (s *sweeper) later(l *Log) {
 	if s.every < 0 {
 		return
@@ -38,7 +37,7 @@ func (s *sweeper) sweep() {
 	s.idle, s.timer = nil, nil
 	s.mu.Unlock()
 	for _, l := range logs {
-		_ = l.sync() // whoever waits for the log next hears of it
+		_ = l.sync() // the next Sync or Append returns the error
 	}
 }
 

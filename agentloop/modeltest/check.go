@@ -16,18 +16,17 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// Patience is how long a call may take to return after its context has ended,
-// and what a model has started to end after it was closed.
+// Patience is how long a call may take to return after its context has ended, and how
+// long goroutines of a model may take to end after it was closed.
 const Patience = time.Second
 
-// limit bounds the calls that end by themselves. Retries are the model's own
-// affair, within reason.
+// limit bounds the calls that end by themselves. A model may retry within it.
 const limit = 30 * time.Second
 
-// Check puts the model into all situations and returns what it does not keep,
-// joined, or nil. It takes some seconds of waiting, and half a minute for each call
-// that does not return; it is back soon after the end of ctx. Nothing else should
-// start goroutines meanwhile, since it counts them.
+// Check puts the model into all situations and returns the promises that it breaks,
+// joined, or nil. It waits for some seconds, and half a minute for each call that
+// does not return. It returns soon after the end of ctx. Nothing else should start
+// goroutines meanwhile, since it counts them.
 func Check(ctx context.Context, setup Setup) error {
 	var errs []error
 	for _, s := range Situations() {
@@ -92,7 +91,7 @@ func request() *chat.Request {
 	}
 }
 
-// ask makes a call that has to end by itself.
+// ask makes a call that must end by itself.
 func (c *checker) ask(req *chat.Request) (*chat.Response, error) {
 	ctx, stop := context.WithTimeout(c.ctx, limit)
 	defer stop()
@@ -103,10 +102,10 @@ func (c *checker) ask(req *chat.Request) (*chat.Response, error) {
 	return resp, err
 }
 
-// errLate is a call that did not return in time.
+// errLate is the error of a call that did not return in time.
 var errLate = fmt.Errorf("the call has not returned %v after the end of its context", Patience)
 
-// call makes a call, and comes back even if it does not.
+// call makes a call, and returns even if the call does not.
 func (c *checker) call(ctx context.Context, req *chat.Request) (*chat.Response, error) {
 	resp, err := c.chat(ctx, req)
 	switch {
@@ -166,7 +165,8 @@ func (c *checker) answers() {
 	}
 }
 
-// shared makes calls at the same time with one request, which none may change.
+// shared makes several calls at the same time with one request, which none may
+// change.
 func (c *checker) shared() {
 	req := request()
 	want := request()
@@ -180,7 +180,7 @@ func (c *checker) shared() {
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
 		c.fail("%d calls at the same time: %w", len(errs), err)
-		return // whoever is late may still use the request
+		return // a late call may still use the request
 	}
 	if !reflect.DeepEqual(req, want) {
 		c.fail("the request was written to")
@@ -288,7 +288,7 @@ func (c *checker) final(s Situation) {
 	}
 }
 
-// close closes the model, and comes back even if that hangs.
+// close closes the model, and returns even if that hangs.
 func (c *checker) close(closes func()) {
 	if closes == nil {
 		return
@@ -312,7 +312,7 @@ func (c *checker) close(closes func()) {
 	}
 }
 
-// settled returns how many goroutines run, once those of before have ended.
+// settled returns how many goroutines run, once earlier ones have ended.
 func settled() int {
 	n, same := runtime.NumGoroutine(), 0
 	for end := time.Now().Add(Patience); same < 5 && time.Now().Before(end); same++ {

@@ -1,8 +1,7 @@
-// Package modeltest checks that something is a [agentloop.Model]: that it keeps
-// what the loop relies on, whatever its other side does.
+// Package modeltest checks that something is an [agentloop.Model]: that it keeps
+// the promises that the loop relies on, whatever the server does.
 //
-// Whoever implements a Model puts it into some situations, and asks [Check] in a
-// test:
+// A test of your own Model tells [Check] how to put it into each [Situation]:
 //
 //	func TestModel(t *testing.T) {
 //		err := modeltest.Check(t.Context(), func(s modeltest.Situation) (agentloop.Model, func(), error) {
@@ -16,17 +15,15 @@
 //
 // # What is checked
 //
-//   - An answer comes whole: its text, its calls, in order. There is never
-//     neither an answer nor an error.
-//   - The end of its context ends a call within [Patience], with that as the
-//     error, also while nothing comes.
-//   - The request is only read: also by many calls at the same time, with one
-//     request.
-//   - Faults are what they are: one that passes is Retryable, one that does not
-//     is not; a conversation that is too long is not tried again; calls that a
-//     token limit cut are told from whole ones.
-//   - While an answer comes there is a sign of life for the watchdog.
+//   - An answer comes whole: its text, its calls, in order. Without an answer there
+//     is an error.
+//   - The end of its context ends a call within [Patience], even while the server is
+//     silent; the error matches that of the context.
+//   - The request is only read, even by many calls at the same time.
+//   - A passing fault is Retryable, a lasting one is not. A conversation that is too
+//     long is not tried again. Calls that a token limit cut are told from whole ones.
+//   - While an answer streams there are signs of life for the watchdog.
 //   - Nothing is left running when the model is closed.
 //
-// It imports no test library, so it costs nobody's program anything.
+// The package imports no test library, so none gets into a program that uses it.
 package modeltest

@@ -7,7 +7,7 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// A Situation is what the model's other side does with each request.
+// A Situation says what the server does with each request.
 type Situation string
 
 // The situations.
@@ -16,8 +16,8 @@ const (
 	Answers Situation = "answers"
 	// Calls: it answers with [ToolCalls].
 	Calls Situation = "calls tools"
-	// Cut: the first of ToolCalls comes whole, the second breaks off, and the
-	// finish reason says that a token limit did it.
+	// Cut: the first of ToolCalls comes whole, the second breaks off, and the finish
+	// reason says that the token limit was reached.
 	Cut Situation = "cut"
 	// Silent: it accepts the request and never answers.
 	Silent Situation = "silent"
@@ -34,10 +34,10 @@ func Situations() []Situation {
 	return []Situation{Answers, Calls, Cut, Silent, Busy, Refused, TooLong}
 }
 
-// Text is what it says where it answers.
+// Text is the server's answer in Answers.
 const Text = "The tests pass."
 
-// ToolCalls returns what it calls where it calls: of the tool read.
+// ToolCalls returns the calls of the server's answer in Calls: of the tool read.
 func ToolCalls() []chat.ToolCall {
 	return []chat.ToolCall{
 		{ID: "call_a", Name: "read", Arguments: `{"page":1}`},
@@ -45,10 +45,10 @@ func ToolCalls() []chat.ToolCall {
 	}
 }
 
-// A Setup returns a model in a situation, fresh and without retries that take
-// long, and what closes it and its other side. It returns ErrSkip for a situation
-// that there cannot be.
+// A Setup returns a new model in a situation, without long retries, and a function
+// that closes the model and its server. It returns ErrSkip for a situation that is
+// impossible with the model.
 type Setup func(Situation) (m agentloop.Model, closes func(), err error)
 
-// ErrSkip is what a Setup returns for a situation that there cannot be.
+// ErrSkip is what a Setup returns for an impossible situation.
 var ErrSkip = errors.New("modeltest: there is no such situation")

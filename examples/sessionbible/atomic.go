@@ -13,11 +13,11 @@ import (
 // maxLinks bounds a chain of symbolic links, as systems do.
 const maxLinks = 40
 
-// writeFile puts data under name, whole or not at all: whoever opens name sees
-// the old content or the new, also after a crash. It writes a temporary file
-// in the same folder, syncs it, and renames it over name. Only a file is ever
-// replaced: a symbolic link stays, and its target inside of root is written;
-// anything else in the way is an error.
+// writeFile puts data under name, whole or not at all: a reader sees the old content
+// or the new, even after a crash. It writes a temporary file in the same folder,
+// syncs it, and renames it over name. Only a file is ever replaced. A symbolic link
+// stays, and its target inside of root is written; anything else in the way is an
+// error.
 func writeFile(root *os.Root, name string, data []byte) error {
 	return writeFileMode(root, name, data, 0o644)
 }
@@ -53,7 +53,7 @@ func writeFileMode(root *os.Root, name string, data []byte, mode fs.FileMode) (e
 	return err
 }
 
-// target follows name to the file that a write of it would change.
+// target follows name to the file that a write to it would change.
 func target(root *os.Root, name string) (string, error) {
 	for range maxLinks {
 		info, err := root.Lstat(name)

@@ -26,15 +26,15 @@ const (
 	earlierDir  = "earlier"            // earlier books, each in a folder named after its time
 )
 
-// A book is the output folder of one run. It is safe for concurrent use, as
-// long as no two agents have the same name.
+// A book is the output folder of one run. It is safe for concurrent use if no two
+// agents have the same name.
 type book struct {
 	dir  string
 	root *os.Root
 	lock io.Closer
 }
 
-// A marker is what markerFile holds.
+// A marker is the content of markerFile.
 type marker struct {
 	Session  string    `json:"session"`
 	Title    string    `json:"title"`
@@ -46,11 +46,11 @@ type marker struct {
 // newBook returns the book in the folder dir, which open makes ready.
 func newBook(dir string) *book { return &book{dir: dir} }
 
-// open makes the folder ready for a new book of so many articles. A book that an
-// earlier run left there, with its drafts, is moved as a whole to its folder
-// earlier/TIME: no two runs mix, and none loses the other's work. It is an error
-// if another run writes there at this time, or if files are in the way that no
-// run made. moved is where the earlier book went, or "".
+// open prepares the folder for a new book with the given number of articles. A book
+// of an earlier run, with its drafts, is moved as a whole to the folder earlier/TIME:
+// no two runs mix, and none loses the other's work. It is an error if another run
+// writes there now, or if files are in the way that no run made. moved is where the
+// earlier book went, or "".
 func (b *book) open(s *session, articles int, incident string, now time.Time) (moved string, err error) {
 	if err := b.take(); err != nil {
 		return "", err
@@ -96,7 +96,7 @@ func (b *book) take() (err error) {
 // if there is none, or one of another session or another plan.
 func (b *book) reopen(s *session, articles int) (m marker, err error) {
 	none := fmt.Errorf("there is no book in %s to go on with", b.dir)
-	// Taking the folder would make it.
+	// To take the folder would make it.
 	if _, err := os.Lstat(filepath.Join(b.dir, markerFile)); errors.Is(err, fs.ErrNotExist) {
 		return m, none
 	}
@@ -145,7 +145,7 @@ func (b *book) articles() int {
 	return len(numbers)
 }
 
-// sweep removes what a run that was killed had only half written.
+// sweep removes the temporary files of a run that was killed.
 func (b *book) sweep(dir string) {
 	files, _ := fs.Glob(b.root.FS(), path.Join(dir, ".*.tmp"))
 	for _, name := range files {
@@ -153,8 +153,7 @@ func (b *book) sweep(dir string) {
 	}
 }
 
-// moveEarlier moves the book that is there, if any. One without articles and
-// drafts is no loss and is removed.
+// moveEarlier moves an earlier book away. One without articles and drafts is removed.
 func (b *book) moveEarlier(now time.Time) (string, error) {
 	var found []string
 	for _, name := range []string{articlesDir, draftsDir, journalDir, indexFile} {

@@ -100,7 +100,8 @@ func TestTwoRunsDoNotShareAFolder(t *testing.T) {
 	var stderr bytes.Buffer
 	assert.Equal(t, exitUsage, run(t.Context(), []string{"-out", dir, "-faults", "none"}, io.Discard, &stderr))
 	assert.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
-	assert.Contains(t, stderr.String(), "sessionbible: -out: another process writes to it (process ")
+	assert.Contains(t, stderr.String(), "sessionbible: -out: journal: lock ")
+	assert.Contains(t, stderr.String(), ": another process writes to it (process ")
 
 	require.NoError(t, first.close())
 	assert.NoFileExists(t, filepath.Join(dir, lockFile))

@@ -12,10 +12,10 @@ import (
 	"github.com/neverhang/neverhang/llmclient"
 )
 
-// cause says why an agent is not done: if the whole run was ended, for the
-// reason of that, since agents with one trouble are to say one thing. Else the
-// loop's error names agent, outcome and missing steps around the cause; the
-// report has those apart.
+// cause says why an agent is not done. If the whole run was ended, that is the reason
+// for all: agents with one trouble should report one thing. Otherwise it is the
+// loop's error without agent, outcome and missing steps, which have their own fields
+// in the report.
 func cause(res agentloop.Result, all error) string {
 	var causes []string
 	switch inner := errors.Unwrap(res.Err); {
@@ -33,9 +33,8 @@ func cause(res agentloop.Result, all error) string {
 	return cut(strings.Join(strings.Fields(strings.Join(causes, "; ")), " "), 1000)
 }
 
-// kindOf names the kind of a failure in a word or two, the same for all that
-// have one cause: "timeout of Gap", "server 503". It is "" if err is none that
-// has a kind.
+// kindOf names the kind of a failure in a word or two, the same for all failures with
+// one cause: "timeout of Gap", "server 503". It is "" if the error has no kind.
 func kindOf(err error) string {
 	if e, ok := errors.AsType[*llmclient.Error](err); ok {
 		switch {
@@ -46,15 +45,15 @@ func kindOf(err error) string {
 		}
 		return e.Kind.String()
 	}
-	if e, ok := errors.AsType[*agentloop.DeadlineError](err); ok {
+	if e, ok := errors.AsType[*agentloop.TimeoutError](err); ok {
 		return "deadline of " + e.Of
 	}
 	return ""
 }
 
-// failures groups the agents that are not done by outcome and kind of error:
-// 45 agents with one trouble are one line, also if each waited a little longer
-// than the one before. The largest group comes first.
+// failures groups the agents that are not done by outcome and kind of error: 45
+// agents with one trouble are one line, even if they waited for different times. The
+// largest group comes first.
 func (r *report) failures() []failure {
 	var groups []failure
 	for i := range r.Agents {

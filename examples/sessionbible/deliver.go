@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// deliverLimit bounds the wait for the other end of a pipe that is to take the
-// report. An interrupted run has two seconds for everything.
+// deliverLimit bounds the wait for the reader of a pipe that the report is written
+// to. An interrupted run has two seconds for everything.
 const deliverLimit = time.Second
 
-// checkReport finds out before the run whether its report will have a place.
+// checkReport checks before the run that its report can be written.
 func checkReport(file string) error {
 	if file == "" || file == "-" {
 		return nil
@@ -43,9 +43,9 @@ func checkReport(file string) error {
 	return nil
 }
 
-// isOutput reports whether file is another name of out, such as /dev/stdout
-// for a pipe or for the file that a shell put there. A terminal is not meant:
-// it can be opened twice.
+// isOutput reports whether file is another name of out, such as /dev/stdout for a
+// pipe or for a file that the shell opened. It is false for a terminal, which can be
+// opened twice.
 func isOutput(file string, out any) bool {
 	f, ok := out.(*os.File)
 	if !ok || file == "" || file == "-" {
@@ -56,9 +56,8 @@ func isOutput(file string, out any) bool {
 	return err1 == nil && err2 == nil && a.Mode()&fs.ModeDevice == 0 && os.SameFile(a, b)
 }
 
-// writeFileAt puts data where a path of the operating system leads. A file is
-// replaced whole or not at all, and a link to it stays; a device or a pipe is
-// written into.
+// writeFileAt writes data to a path of the operating system. A file is replaced whole
+// or not at all, and a link to it stays; a device or a pipe is written to.
 func writeFileAt(name string, data []byte) error {
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
 		if info.IsDir() {
@@ -81,8 +80,8 @@ func writeFileAt(name string, data []byte) error {
 	return writeFile(root, filepath.Base(name), data)
 }
 
-// writeInto writes to what can not be replaced. A pipe that nobody reads, or
-// no longer, costs deliverLimit and not for ever.
+// writeInto writes to a device or a pipe. If nobody reads the pipe it gives up after
+// deliverLimit.
 func writeInto(name string, data []byte) error {
 	until := time.Now().Add(deliverLimit)
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|syscall.O_NONBLOCK, 0)
@@ -104,8 +103,8 @@ func writeInto(name string, data []byte) error {
 // isDescriptor reports whether the path names an open file of a process.
 func isDescriptor(name string) bool { return strings.HasPrefix(name, "/proc/") }
 
-// followLinks returns what a path leads to, which need not exist. The link of
-// an open file is not followed: what it says is for people.
+// followLinks returns the path that a link leads to, which need not exist. It does
+// not follow the link of an open file, whose text is only a description.
 func followLinks(name string) (string, error) {
 	for range maxLinks {
 		dir, err := filepath.EvalSymlinks(filepath.Dir(name))
@@ -129,8 +128,8 @@ func followLinks(name string) (string, error) {
 	return name, fmt.Errorf("%s: more than %d links in a row", name, maxLinks)
 }
 
-// isReport reports whether a file looks like a report of ours: what else stands
-// there, a session for example, is not to be written over.
+// isReport reports whether a file looks like a report of ours: other files, such as a
+// session, must not be overwritten.
 func isReport(file string) bool {
 	f, err := os.Open(file)
 	if err != nil {

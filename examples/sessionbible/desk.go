@@ -17,10 +17,10 @@ const (
 	maxArticle = 256 << 10
 )
 
-// A desk is where one agent works: it reads messages there and writes its
-// article. The text lives in memory and, from the first word on, as a draft on
-// disk, so that whatever ends the agent, nothing it wrote is lost. Its methods
-// are the agent's tools; they are safe for concurrent use.
+// A desk is where one agent works: it reads messages there and writes its article.
+// The text is in memory and, from the first word on, as a draft on disk, so that
+// nothing is lost however the agent ends. Its methods are the agent's tools; they are
+// safe for concurrent use.
 type desk struct {
 	book    *book
 	session *session
@@ -39,7 +39,7 @@ type desk struct {
 	saved  string // path of the saved article
 }
 
-// readArgs, textArgs and noArgs are what the tools take.
+// readArgs, textArgs and noArgs are the arguments of the tools.
 type (
 	readArgs struct {
 		Index int `json:"index" jsonschema:"number of the message, from 0"`
@@ -51,7 +51,7 @@ type (
 	noArgs struct{}
 )
 
-// A reading is what read_message answers.
+// A reading is the result of read_message.
 type reading struct {
 	Index   int    `json:"index"`
 	InRange bool   `json:"in_range"` // it is one of the article's own messages
@@ -63,8 +63,8 @@ type reading struct {
 	Note    string `json:"note,omitempty"`
 }
 
-// readMessage answers with a message, or the part of it asked for. Messages
-// beside the article's own are shown as background, with in_range false.
+// readMessage returns a message, or the requested page of it. Messages outside of the
+// article's own are background, with in_range false.
 func (d *desk) readMessage(_ context.Context, in readArgs) (reading, error) {
 	all := d.session.Messages
 	r := reading{Index: in.Index, InRange: in.Index >= d.article.First && in.Index <= d.article.Last}
@@ -91,8 +91,8 @@ func (d *desk) readMessage(_ context.Context, in readArgs) (reading, error) {
 	return r, nil
 }
 
-// paginate cuts text into parts of at most size bytes, at ends of lines where
-// it can, and between runes always. There is at least one.
+// paginate cuts text into parts of at most size bytes: at ends of lines if possible,
+// and always between runes. There is at least one part.
 func paginate(text string, size int) []string {
 	var parts []string
 	for len(text) > size {
@@ -109,7 +109,7 @@ func paginate(text string, size int) []string {
 	return append(parts, text)
 }
 
-// errSaved answers a change that comes after the article was saved.
+// errSaved is the error of a change after the article was saved.
 var errSaved = errors.New("the article is saved and closed; there is nothing more to do")
 
 // write puts text in place of what was written.
@@ -119,8 +119,8 @@ func (d *desk) write(_ context.Context, in textArgs) (string, error) {
 
 func (in textArgs) replacing(string) (string, bool) { return in.Text, true }
 
-// append adds text at the end. A text that stands there already is not added
-// again: models repeat a call now and then.
+// append adds text at the end. A text that is there already is not added again:
+// models sometimes repeat a call.
 func (d *desk) append(_ context.Context, in textArgs) (string, error) {
 	return d.change(in.Text, in.adding)
 }
@@ -156,8 +156,8 @@ func (d *desk) change(text string, edit func(old string) (string, bool)) (string
 		return fmt.Sprintf("That text is there already. The article has %d bytes.", len(next)), nil
 	}
 	if err := d.flush(); err != nil {
-		// The text is safe in memory and save may still work, so the agent
-		// goes on; the report tells of it if the draft is all there is.
+		// The text is safe in memory and save may still work, so the agent goes on. The
+		// report mentions the error if nothing but the draft remains.
 		return fmt.Sprintf("Written, though not to disk. The article has %d bytes.", len(next)), nil
 	}
 	return fmt.Sprintf("Written. The article has %d bytes.", len(next)), nil
@@ -216,9 +216,9 @@ func (d *desk) save(_ context.Context, _ noArgs) (string, error) {
 	return "Saved as " + p.file() + ".", nil
 }
 
-// keep makes sure that what is written is on disk, and returns the draft's
-// path: "" if nothing was written or all of it is saved. It may run while a
-// tool of this desk is stuck in the disk: then it tells what is known.
+// keep makes sure that the text is on disk, and returns the draft's path: "" if
+// nothing was written or everything is saved. It may run while a tool of this desk
+// hangs in the disk: then it returns what is known.
 func (d *desk) keep() (string, error) {
 	if d.disk.TryLock() {
 		d.disk.Unlock()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,7 +37,7 @@ func TestReadMessage(t *testing.T) {
 	assert.False(t, before.InRange)
 	assert.Equal(t, "please do this for me", before.Text)
 	assert.Equal(t, "background only: your article is on messages 1 to 2", before.Note)
-	for _, index := range []int{-1, 4, 1 << 40} {
+	for _, index := range []int{-1, 4, math.MaxInt} {
 		_, err := d.readMessage(t.Context(), readArgs{Index: index})
 		assert.ErrorContains(t, err, "the session has 0 to 3; your article is on messages 1 to 2", "the step is not taken")
 	}

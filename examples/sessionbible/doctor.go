@@ -19,14 +19,14 @@ import (
 	"github.com/neverhang/neverhang/llmclient"
 )
 
-// fingerprintFile is in the journal's folder: what was set how when the run
-// began.
+// fingerprintFile is in the journal's folder. It holds the settings of servers and
+// client at the beginning of the run.
 const fingerprintFile = "fingerprint.json"
 
-// fingerprintLimit bounds the questions for it.
+// fingerprintLimit bounds the questions to the servers for it.
 const fingerprintLimit = 5 * time.Second
 
-// A doctor watches the servers of a run, and says what is the matter with them.
+// A doctor watches the servers of a run, and reports what is wrong with them.
 type doctor struct {
 	mon *health.Monitor
 	say func(format string, args ...any)
@@ -40,7 +40,7 @@ type doctor struct {
 	ill     bool
 }
 
-// A verdictReport is a verdict as the report has it.
+// A verdictReport is a verdict in the report.
 type verdictReport struct {
 	State      string   `json:"state"`
 	Confidence string   `json:"confidence"`
@@ -63,7 +63,7 @@ func newVerdictReport(v health.Verdict) *verdictReport {
 	return r
 }
 
-// newDoctor returns one for the servers of the command line, or nil if there is
+// newDoctor returns a doctor for the servers of the command line, or nil if there is
 // nothing to watch.
 func newDoctor(o *options, targets []health.Target, interval time.Duration) (*doctor, error) {
 	if len(targets) == 0 {
@@ -87,20 +87,7 @@ func (o *options) targets() []health.Target {
 	return list
 }
 
-// wire lets the client ask the doctor.
-func (d *doctor) wire(cfg *llmclient.Config) {
-	if d == nil {
-		return
-	}
-	hear := cfg.OnEvent
-	cfg.Adviser, cfg.Explain = d.mon, d.mon.Explain
-	cfg.OnEvent = func(e llmclient.Event) {
-		d.mon.Note(e)
-		hear(e)
-	}
-}
-
-// acted hears the group: which tools run.
+// acted gets the events of the group, which tell which tools run.
 func (d *doctor) acted(e agentloop.Event) {
 	if d == nil {
 		return
@@ -126,23 +113,23 @@ func (d *doctor) local() []health.Activity {
 	return list
 }
 
-// told hears of each verdict that is another than the one before. A fault is
-// worth its page.
+// told gets each new verdict that differs from the one before. A fault is printed as
+// a page.
 func (d *doctor) told(v health.Verdict) {
 	d.mu.Lock()
 	was := d.ill
-	d.ill = v.State.Fault() || v.State == health.CannotTell
+	d.ill = v.State.Fault() || v.State == health.StateCannotTell
 	if v.State.Fault() {
 		d.worst = newVerdictReport(v)
 	}
 	switch v.State {
-	case health.Idle, health.Healthy, health.Busy:
+	case health.StateIdle, health.StateHealthy, health.StateBusy:
 	default:
 		d.said = append(d.said, saying{v.At, v.State})
 	}
 	d.mu.Unlock()
 	switch {
-	case v.State.Fault() || v.State == health.CannotTell:
+	case v.State.Fault() || v.State == health.StateCannotTell:
 		d.put("\n" + indent(v.String()) + "\n")
 	case was:
 		d.say("the server: %s", v.Line())
@@ -159,13 +146,13 @@ func indent(page string) string {
 	return strings.Join(lines, "\n")
 }
 
-// A saying is what was said when.
+// A saying is a verdict in words, with its time.
 type saying struct {
 	at    time.Time
 	state health.State
 }
 
-// saidSince returns what was said from a moment on, each state once.
+// saidSince returns the verdicts since a moment, each state once.
 func (d *doctor) saidSince(from time.Time) []saying {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -178,27 +165,27 @@ func (d *doctor) saidSince(from time.Time) []saying {
 	return list
 }
 
-// state says in a few words how the server is, or nothing if all is well.
+// state describes the server in a few words, or is empty if all is well.
 func (d *doctor) state() string {
 	if d == nil {
 		return ""
 	}
 	switch v := d.mon.Verdict(); v.State {
-	case health.Idle, health.Healthy, health.Busy:
+	case health.StateIdle, health.StateHealthy, health.StateBusy:
 		return ""
 	default:
 		return string(v.State)
 	}
 }
 
-// close ends the questions.
+// close stops watching.
 func (d *doctor) close() {
 	if d != nil {
 		_ = d.mon.Close()
 	}
 }
 
-// fill puts what was said into the report: the last fault, or how it is now.
+// fill puts the verdict into the report: the last fault, or the present state.
 func (d *doctor) fill(r *report) {
 	if d == nil {
 		return
@@ -215,10 +202,10 @@ func (d *doctor) fill(r *report) {
 	}
 }
 
-// environment are the variables that a fingerprint has in it.
+// environment are the environment variables in a fingerprint.
 var environment = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "GODEBUG", "GOMAXPROCS"}
 
-// fingerprint keeps what is set how beside the journal, and says what has
+// fingerprint saves the settings of this run beside the journal, and prints what has
 // changed since the run that this one is compared with.
 func (d *doctor) fingerprint(ctx context.Context, o *options, b *book, cfg llmclient.Config, earlier *health.Fingerprint) error {
 	if d == nil {
@@ -233,7 +220,7 @@ func (d *doctor) fingerprint(ctx context.Context, o *options, b *book, cfg llmcl
 	f := d.mon.Fingerprint(ctx, settings, health.Pick(os.LookupEnv, append(environment, o.env...)...))
 	data, err := json.MarshalIndent(f, "", "  ")
 	if err == nil {
-		// It has no secrets in it that can be told from their looks; one never knows.
+		// Recognisable secrets are left out of it. Others may be in it.
 		err = writeFileMode(b.root, path.Join(journalDir, fingerprintFile), append(data, '\n'), 0o600)
 	}
 	if earlier == nil {

@@ -38,7 +38,7 @@ func TestRunsCanBeCompared(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, f)
 	require.Len(t, f.Servers, 1)
-	assert.Equal(t, health.SGLang, f.Servers[0].Kind)
+	assert.Equal(t, health.KindSGLang, f.Servers[0].Kind)
 	assert.NotEmpty(t, f.Client)
 	assert.NotEmpty(t, f.Env["PATH"])
 	text, err := os.ReadFile(file)
@@ -86,11 +86,11 @@ func TestVerdictsAreShown(t *testing.T) {
 	d.say = func(format string, args ...any) { out.WriteString("note: " + args[0].(string) + "\n") }
 	d.put = func(page string) { out.WriteString(page) }
 	at := time.Date(2026, 2, 16, 3, 47, 0, 0, time.UTC)
-	d.told(health.Verdict{State: health.Healthy, Confidence: health.High, At: at})
+	d.told(health.Verdict{State: health.StateHealthy, Confidence: health.ConfidenceHigh, At: at})
 	assert.Empty(t, out.String(), "nothing is said of health")
-	d.told(health.Verdict{State: health.WedgedEngine, Confidence: health.High, At: at, Since: at.Add(-time.Minute), Evidence: []health.Fact{{Text: "running 5 then 5"}}, Do: []string{"restart it"}})
+	d.told(health.Verdict{State: health.StateWedgedEngine, Confidence: health.ConfidenceHigh, At: at, Since: at.Add(-time.Minute), Evidence: []health.Fact{{Text: "running 5 then 5"}}, Do: []string{"restart it"}})
 	assert.Contains(t, out.String(), "\n    WEDGED ENGINE since 03:46:00, for 1m0s (high confidence)\n      running 5 then 5\n\n    what to do\n      - restart it\n")
-	d.told(health.Verdict{State: health.Recovered, Confidence: health.High, At: at.Add(time.Minute)})
+	d.told(health.Verdict{State: health.StateRecovered, Confidence: health.ConfidenceHigh, At: at.Add(time.Minute)})
 	assert.Contains(t, out.String(), "note: recovered (high confidence)\n")
 
 	r := &report{}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// options are what the command line says. The zero value of a duration leaves
+// options are the settings of the command line. The zero value of a duration leaves
 // it to the client, a negative one switches it off.
 type options struct {
 	session     string // path of an export, "" for the embedded one
@@ -190,7 +190,7 @@ func (o *options) check(set map[string]bool) error {
 	return checkOffline(o)
 }
 
-// explained returns the same flags, whose errors say what form is wanted. The
+// explained returns the same flags with errors that say which form is wanted. Its
 // help is that of fs.
 func explained(fs *flag.FlagSet) *flag.FlagSet {
 	out := flag.NewFlagSet(fs.Name(), flag.ContinueOnError)
@@ -225,8 +225,8 @@ func (v explainedValue) Set(s string) error {
 	return nil
 }
 
-// goOn returns the command line that goes on with the book of this one. An
-// incident is not played again.
+// goOn returns the command line that goes on with this book. An incident is not
+// played again.
 func (o *options) goOn() string {
 	line := "sessionbible -resume"
 	add := func(flag, value string, given bool) {

@@ -16,7 +16,7 @@ import (
 // greetLimit bounds the first question to an endpoint.
 const greetLimit = 10 * time.Second
 
-// A usageErr is an error that another command line would mend.
+// A usageErr is an error that a corrected command line avoids.
 type usageErr struct{ error }
 
 func (e *usageErr) Unwrap() error { return e.error }

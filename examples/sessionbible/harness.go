@@ -20,9 +20,8 @@ const (
 	stepSave  = "save"
 )
 
-// maxAnswer bounds one answer of the model, in bytes on the wire, where a
-// token takes some 200: an article and much thought fit in, a model that never
-// stops does not.
+// maxAnswer bounds one answer of the model, in bytes on the wire, where a token takes
+// some 200. An article with much reasoning fits in; an endless answer does not.
 const maxAnswer = 16 << 20
 
 // A harness runs the agents that write one book.
@@ -54,7 +53,7 @@ func newHarness(o *options, s *session, plan []article, b *book, server *offline
 		OnEvent: h.called,
 	}
 	group := agentloop.GroupConfig{
-		Parallel: o.agents, Deadline: o.deadline, Grace: grace, OnEvent: h.acted,
+		MaxParallel: o.agents, Timeout: o.deadline, Grace: grace, OnEvent: h.acted,
 	}
 	if server != nil {
 		server.tune(&cfg, &group)
@@ -71,9 +70,9 @@ func newHarness(o *options, s *session, plan []article, b *book, server *offline
 	}
 	if h.doctor != nil {
 		h.doctor.say, h.doctor.put = h.note, func(page string) { h.say.put(page) }
-		group.Explain = func() string { return h.doctor.mon.Explain("") }
+		group.Explain = h.doctor.mon.Explain
+		h.doctor.mon.Attach(&cfg)
 	}
-	h.doctor.wire(&cfg)
 	h.config = cfg
 	if h.client, err = llmclient.New(cfg); err != nil {
 		return nil, err
@@ -96,15 +95,14 @@ func newHarness(o *options, s *session, plan []article, b *book, server *offline
 	return h, err
 }
 
-// keepJournal lets the group write down what it does, from where an earlier run
-// left off.
+// keepJournal makes the group record what it does, from where an earlier run ended.
 func (h *harness) keepJournal(j *journal.Journal) (err error) {
 	h.setup.Journal = j
 	h.group, err = agentloop.NewGroup(h.setup)
 	return err
 }
 
-// setClocks puts the limits of the command line over those that are there.
+// setClocks overrides the limits with those of the command line.
 func setClocks(c *llmclient.Clocks, o *options) llmclient.Clocks {
 	for _, set := range []struct {
 		clock *llmclient.Clock
@@ -151,8 +149,7 @@ func (d *desk) tools() ([]agentloop.Tool, error) {
 	add, err3 := agentloop.NewTool("append", "Adds text at the end of the article.", d.append)
 	save, err4 := agentloop.NewTool("save", "Saves the article. It is final.", d.save)
 	write.Sequential, add.Sequential, save.Sequential = true, true, true
-	// A run that was killed may make a call again of which it does not know
-	// whether it took place.
+	// After a kill, a call may be made again although it took effect.
 	read.Effect = agentloop.EffectNone
 	write.Effect, add.Effect, save.Effect = agentloop.EffectIdempotent, agentloop.EffectIdempotent, agentloop.EffectIdempotent
 	d.remembering(&write, &add, &save)
@@ -172,7 +169,7 @@ func (d *desk) task() string {
 		d.article.messages(), d.session.Title, d.article.Subject)
 }
 
-// called hears the client, in the middle of its calls.
+// called gets the events of the client, in the middle of its calls.
 func (h *harness) called(e llmclient.Event) {
 	h.tally.called(e)
 	switch {
@@ -187,7 +184,7 @@ func (h *harness) called(e llmclient.Event) {
 	}
 }
 
-// acted hears the group.
+// acted gets the events of the group.
 func (h *harness) acted(e agentloop.Event) {
 	h.tally.acted(e)
 	h.doctor.acted(e)
@@ -203,7 +200,7 @@ func (h *harness) acted(e agentloop.Event) {
 	}
 }
 
-// before puts something in front of a text, if there is one.
+// before returns front and s, or nothing if s is empty.
 func before(front, s string) string {
 	if s == "" {
 		return ""
@@ -216,7 +213,7 @@ func (h *harness) note(format string, args ...any) {
 	h.say.line("%6s  %s", seconds(time.Since(h.started)), fmt.Sprintf(format, args...))
 }
 
-// run lets the agents write, and returns when all have ended.
+// run runs the agents, and returns when all have ended.
 func (h *harness) run(ctx context.Context) *report {
 	h.announce()
 	watching, stop := context.WithCancel(ctx)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A happening is the incident of a run: what is played, when, and whether it ends
-// by itself.
+// A happening is the incident of a run: what is played, when, and whether it ends by
+// itself.
 type happening struct {
 	name   string
 	from   time.Duration // into the run
@@ -50,8 +50,8 @@ func sleepUntil(ctx context.Context, at time.Time) bool {
 	}
 }
 
-// verdict says what was said of the incident in a run that ended at a time,
-// with samples so far apart.
+// verdict summarises what the doctor said of the incident. The run ended at the given
+// time; samples were taken at the given distance.
 func (i *happening) verdict(said []saying, ended time.Time, interval time.Duration) string {
 	began := i.start.Add(i.from)
 	var list []string

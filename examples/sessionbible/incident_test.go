@@ -67,7 +67,7 @@ func TestWhatWasSaidOfAnIncident(t *testing.T) {
 		ended  time.Duration
 		want   string
 	}{
-		"something":        {long, []saying{{at(18 * time.Second), health.WedgedEngine}, {at(40 * time.Second), health.Recovered}}, time.Minute, `"wedged engine" after 8s, "recovered" after 30s`},
+		"something":        {long, []saying{{at(18 * time.Second), health.StateWedgedEngine}, {at(40 * time.Second), health.StateRecovered}}, time.Minute, `"wedged engine" after 8s, "recovered" after 30s`},
 		"it was too short": {short, nil, time.Minute, "nothing: it was over before the second sample"},
 		"it never came":    {long, nil, 10*time.Second - 1, "nothing: the run ended before it began"},
 		"the run ended":    {long, nil, 14*time.Second - 1, "nothing: the run ended before the second sample"},
@@ -77,10 +77,10 @@ func TestWhatWasSaidOfAnIncident(t *testing.T) {
 	}
 
 	d := &doctor{say: func(string, ...any) {}, put: func(string) {}}
-	for i, s := range []health.State{health.WedgedEngine, health.Healthy, health.Lost, health.Lost, health.Recovered} {
+	for i, s := range []health.State{health.StateWedgedEngine, health.StateHealthy, health.StateLost, health.StateLost, health.StateRecovered} {
 		d.told(health.Verdict{State: s, At: at(time.Duration(i) * time.Second)})
 	}
-	assert.Equal(t, []saying{{at(2 * time.Second), health.Lost}, {at(4 * time.Second), health.Recovered}}, d.saidSince(at(time.Second)))
+	assert.Equal(t, []saying{{at(2 * time.Second), health.StateLost}, {at(4 * time.Second), health.StateRecovered}}, d.saidSince(at(time.Second)))
 }
 
 // What the server is like is left out of the summary where nothing is known of

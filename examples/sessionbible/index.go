@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// An entry is one article of the plan with what became of it.
+// An entry is one article of the plan and its outcome.
 type entry struct {
 	Article article
 	Page    *page  // nil if it was not saved
@@ -17,10 +17,9 @@ type entry struct {
 	Draft   string // the draft's path inside the book, or ""
 }
 
-// bind gives every saved page its links and writes the index. Until then each
-// page links only to the index: its neighbours may never be saved, and a link
-// must lead somewhere. When ctx ends, the pages left stay as they are; the
-// index is written in any case.
+// bind gives every saved page its links and writes the index. Until then each page
+// links only to the index, since its neighbours may never be saved. When ctx ends,
+// the remaining pages stay as they are; the index is written in any case.
 func (b *book) bind(ctx context.Context, s *session, entries []entry) error {
 	var pages []*page
 	for _, e := range entries {

@@ -117,7 +117,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	j, err := journal.Open(journal.Config{Dir: filepath.Join(o.out, journalDir)})
 	if err == nil {
-		defer closeInTime(j)
+		defer j.Close()
 		err = h.keepJournal(j)
 	}
 	if err != nil {
@@ -129,20 +129,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return h.run(ctx).finish(o, stdout, say)
 }
 
-// closeInTime closes the journal, which waits for the disk, but not for ever:
-// what agents did is safe by then.
-func closeInTime(j *journal.Journal) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = j.Close()
-	}()
-	select {
-	case <-done:
-	case <-time.After(bindLimit):
-	}
-}
-
 // earlierRun returns the fingerprint of the run to compare with, nil if none is
 // named.
 func earlierRun(o *options) (*health.Fingerprint, error) {
@@ -152,7 +138,7 @@ func earlierRun(o *options) (*health.Fingerprint, error) {
 	return readFingerprint(o.compare)
 }
 
-// openBook makes the folder ready, for a new book or for the one that is there.
+// openBook prepares the folder, for a new book or for the one that is there.
 func openBook(o *options, s *session, plan []article, b *book, say *printer) error {
 	if o.resume {
 		m, err := b.reopen(s, len(plan))
@@ -178,8 +164,8 @@ func openBook(o *options, s *session, plan []article, b *book, say *printer) err
 	return nil
 }
 
-// neverStarted reports a run that ended before any agent began. What was in
-// the way is told once; that it was in the way of all stands in the report.
+// neverStarted reports a run that ended before any agent began. The error is printed
+// once; in the report each agent has it.
 func neverStarted(ctx context.Context, o *options, s *session, plan []article, err error, stdout io.Writer, say *printer) int {
 	r := newReport(o, s, len(plan), time.Now())
 	r.Run.Error, r.Run.ExitCode = orNull(err.Error()), exitNotDone

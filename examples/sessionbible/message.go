@@ -18,12 +18,12 @@ type message struct {
 	Created time.Time
 	Parts   []part
 
-	// Ended is why the message is not whole: aborted, or a provider's error.
-	// Mostly empty.
+	// Ended is why the message is incomplete: aborted, or a provider's error. Mostly
+	// empty.
 	Ended string
 }
 
-// The kinds of part that are told apart. Everything else becomes a note.
+// The known kinds of parts. Everything else becomes a note.
 const (
 	partText      = "text"      // what the user or the model said
 	partInjected  = "injected"  // text that the harness put in, file contents mostly
@@ -86,8 +86,8 @@ func parseMessage(index int, raw json.RawMessage) message {
 	return out
 }
 
-// parsePart returns false for parts that say nothing: marks of a step's begin
-// and end, and reasoning that was kept only encrypted.
+// parsePart returns false for parts without content: marks of a step's begin and end,
+// and reasoning that was kept only encrypted.
 func parsePart(raw json.RawMessage) (part, bool) {
 	var p struct {
 		Type, Text, Filename, Mime, Name, Tool string
@@ -161,7 +161,7 @@ func clean(s string) string {
 	}, s)
 }
 
-// said returns what the user or the model said, without what was injected.
+// said returns what the user or the model said, without injected text.
 func (m *message) said() string {
 	var b strings.Builder
 	for _, p := range m.Parts {
@@ -175,9 +175,8 @@ func (m *message) said() string {
 	return b.String()
 }
 
-// text returns the whole message as an agent reads it: words as they are,
-// everything else after a line that says what it is, results and file contents
-// fenced.
+// text returns the whole message as an agent reads it: words as they are; everything
+// else after a line that says what it is, with results and file contents fenced.
 func (m *message) text() string {
 	var pieces []string
 	for _, p := range m.Parts {
@@ -220,7 +219,7 @@ func (p *part) toolText() string {
 	return b.String()
 }
 
-// fence sets text apart, by a fence longer than any in it.
+// fence puts text into a fence longer than any in it.
 func fence(text string) string {
 	mark := "~~~"
 	for strings.Contains(text, mark) {

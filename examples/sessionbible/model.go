@@ -36,8 +36,8 @@ func (m *model) Chat(ctx context.Context, req *chat.Request) (*chat.Response, er
 	return nil, err
 }
 
-// concernsAll reports whether every other call would meet the same. Then one
-// agent ends the run for all: 45 of them would find out, and say, the same.
+// concernsAll reports whether every other call would fail in the same way. Then one
+// agent ends the run for all, instead of 45 that report the same error.
 func (m *model) concernsAll(e *llmclient.Error) bool {
 	switch e.Kind {
 	case llmclient.ErrAuth, llmclient.ErrQuota, llmclient.ErrNotFound:
@@ -48,8 +48,8 @@ func (m *model) concernsAll(e *llmclient.Error) bool {
 	return false
 }
 
-// An askAgain is the failure of an answer without end. Models seldom run away
-// twice at the same place, so the agent may ask a few times more.
+// An askAgain is the failure of an answer without end. A model seldom fails so twice
+// at the same place, so the agent may ask a few times more.
 type askAgain struct{ error }
 
 func (e *askAgain) Unwrap() error { return e.error }

@@ -15,8 +15,8 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// This file is the old way, kept for comparison: a plain client, no timeout,
-// and a WaitGroup that waits for all. Nothing in it is to be copied.
+// This file is the naive way, kept for comparison: a plain client, no timeout, and a
+// WaitGroup that waits for all. Do not copy it.
 
 // naivePatience is how long -naive watches a run in which no call returns.
 const naivePatience = 10 * time.Second
@@ -94,9 +94,9 @@ func (c *naiveClient) naiveAgent(d *desk, tools []agentloop.Tool) error {
 	return nil
 }
 
-// writeNaively makes the book the old way. When no call has returned for a
-// while (patience) it prints where they all are, and gives up: on its own it
-// would wait for ever.
+// writeNaively makes the book in the naive way. When no call has returned for a while
+// (patience) it prints the stacks of all goroutines, and gives up: otherwise it would
+// wait for ever.
 func writeNaively(ctx context.Context, h *harness, patience time.Duration) int {
 	o, say := h.opts, h.say
 	client := &naiveClient{
@@ -178,7 +178,7 @@ func dumpNaive(say *printer, patience time.Duration, returned int64) {
 	_, _ = io.WriteString(say, b.String())
 }
 
-// naiveEnd tells what a naive run saved that came to its end.
+// naiveEnd reports what a naive run saved if it came to its end.
 func (h *harness) naiveEnd() int {
 	var entries []entry
 	saved := 0

@@ -16,12 +16,12 @@ import (
 // This file alone knows the embedded server, which cannot be used outside of
 // this module.
 
-// naiveFaults is what -naive meets if it is not told otherwise.
+// naiveFaults are the default faults with -naive.
 const naiveFaults = "hang=1"
 
-// defaultFaults hit four requests in ten, in every way that the server knows,
-// and take it down for a while. More would not show more: retries are on a
-// budget, so beyond it a run only waits.
+// defaultFaults hit four requests in ten, in every way that the server knows, and
+// take the server down for a while. With more faults a run would only wait: retries
+// are on a budget.
 func defaultFaults() string {
 	return "hang=0.035,headers=0.025,stall=0.045,pings=0.025,reset=0.04,cut=0.03,abrupt=0.02,short=0.01,error=0.03," +
 		"abort=0.015,malformed=0.015,empty=0.01,html=0.01,endless=0.01,429=0.03,500=0.01,502=0.01,503=0.01,504=0.01," +
@@ -46,8 +46,8 @@ func checkOffline(o *options) error {
 // incidents are what can befall the embedded engine.
 func incidents() []string { return engine.Names() }
 
-// An incident begins incidentAt into the run, which lasts incidentTime unless it
-// is told otherwise, and concerns so many agents. The engine is asked every
+// An incident begins incidentAt after the start of the run. By default the run lasts
+// incidentTime and has incidentAgents agents. The engine is asked every
 // incidentSample.
 const (
 	incidentAt     = 10 * time.Second
@@ -56,8 +56,8 @@ const (
 	incidentSample = 2 * time.Second
 )
 
-// An offline is an endpoint inside this process: a server on the loopback
-// whose author plays the model, or an engine at whose pace he does.
+// An offline is an endpoint inside this process: a server on the loopback whose
+// author plays the model, or an engine that sets the pace of the author's answers.
 type offline struct {
 	srv    *fakeserver.Server // nil if there is an engine
 	engine *engine.Cluster
@@ -143,8 +143,8 @@ func (f *offline) targets() []health.Target {
 	return []health.Target{{URL: f.engine.BaseURL()}}
 }
 
-// tune makes everything quick: the server is in the same process, so a second
-// of silence there is what minutes are elsewhere.
+// tune makes everything quick: the server is in the same process, so a second of
+// silence there is like minutes elsewhere.
 func (f *offline) tune(cfg *llmclient.Config, group *agentloop.GroupConfig) {
 	cfg.BaseURL = f.baseURL()
 	if f.engine != nil {
@@ -159,9 +159,9 @@ func (f *offline) tune(cfg *llmclient.Config, group *agentloop.GroupConfig) {
 		End:         llmclient.Clock{Limit: 500 * time.Millisecond},
 		Call:        llmclient.Clock{Limit: 20 * time.Second},
 	}
-	// One of its faults is output without end, as text that repeats itself.
-	// What its author quotes may do so too, for no more than a page, and in the
-	// arguments of tools, which may repeat four times as much.
+	// One of its faults is output without end, as text that repeats itself. Quotes of
+	// its author may repeat themselves too, but for no more than a page; the arguments
+	// of tools may repeat four times as much.
 	cfg.Limits.RepeatBytes = pageSize / 3
 	cfg.Retry = llmclient.Retry{Backoff: 100 * time.Millisecond, MaxBackoff: time.Second}
 

@@ -32,8 +32,8 @@ func newPage(s *session, a article, body, model string, now time.Time) *page {
 	}
 }
 
-// file returns the page's name in the folder of articles: its number, so that
-// names are unique and sort, and what of its title is safe everywhere.
+// file returns the page's name in the folder of articles: its number, so that names
+// are unique and sort, and the safe characters of its title.
 func (p *page) file() string {
 	return fmt.Sprintf("%03d-%s.md", p.Article.Number, slug(p.Title))
 }
@@ -133,11 +133,11 @@ func escape(s string) string {
 // mdLink matches a link or an image: its text and its target.
 var mdLink = regexp.MustCompile(`!?\[([^\[\]]*)\]\(\s*<?([^\s()<>]*)>?[^()]*\)`)
 
-// unlink leaves of links only their text.
+// unlink replaces links by their text.
 func unlink(s string) string { return mdLink.ReplaceAllString(s, "$1") }
 
-// unlinkRelative does so with links to files beside the text: what an agent
-// quotes points into a project that is not in the book. Code stays as it is.
+// unlinkRelative does so for links to files beside the text: quotes of an agent point
+// into a project that is not in the book. Code stays as it is.
 func unlinkRelative(body string) string {
 	var b strings.Builder
 	fence := ""

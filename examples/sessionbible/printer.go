@@ -24,7 +24,7 @@ type printer struct {
 	closed  bool
 }
 
-// newPrinter starts a printer. Whoever does must close it.
+// newPrinter starts a printer. The caller must close it.
 func newPrinter(w io.Writer) *printer {
 	p := &printer{w: w, stopped: make(chan struct{})}
 	p.changed.L = &p.mu
@@ -46,8 +46,7 @@ func (p *printer) run() {
 		text := strings.Join(p.queue, "")
 		p.queue, p.writing = nil, true
 		p.mu.Unlock()
-		// That it may fail is nobody's concern: a closed terminal is no
-		// reason to lose a book.
+		// The error does not matter: a closed terminal is no reason to lose a book.
 		_, _ = io.WriteString(p.w, text)
 		p.mu.Lock()
 		p.writing = false
@@ -55,8 +54,8 @@ func (p *printer) run() {
 	}
 }
 
-// line prints a line. It never waits: what comes when the writer is far behind
-// is lost, and so is what comes after close.
+// line prints a line. It never waits: a line is lost if the writer is far behind, or
+// after close.
 func (p *printer) line(format string, args ...any) {
 	p.put(fmt.Sprintf(format, args...) + "\n")
 }

@@ -34,7 +34,7 @@ func (h *harness) announce() {
 	h.say.line("the model is %s at %s; limits set: %s", o.model, hideKey(o.baseURL), set)
 }
 
-// spec tells a specification. The defaults are long, and in the help.
+// spec describes a specification. The defaults are long, and in the help.
 func spec(what, value, usual string) string {
 	if value == usual {
 		return "the default " + what
@@ -42,8 +42,8 @@ func spec(what, value, usual string) string {
 	return what + " " + value
 }
 
-// watch prints a line of progress now and then until ctx ends: often at first,
-// later less, since a run of two hours is not to fill the screen.
+// watch prints a line of progress now and then until ctx ends: often at first, later
+// less, since a run of two hours must not fill the screen.
 func (h *harness) watch(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -11,7 +11,7 @@ import (
 	"github.com/neverhang/neverhang/health"
 )
 
-// A report tells how a run went. It is written as JSON, also when the run was
+// A report tells how a run went. It is written as JSON, even if the run was
 // interrupted or failed.
 type report struct {
 	Run    runReport     `json:"run"`
@@ -39,23 +39,23 @@ type runReport struct {
 	Faults *string `json:"faults"`
 	Habits *string `json:"habits"`
 
-	// Incident is what befell the embedded engine, and IncidentSaid what was said
-	// of it, both absent without it.
+	// Incident is the incident that the embedded engine played, and IncidentSaid the
+	// verdict on it; both are absent without one.
 	Incident     *string `json:"incident,omitempty"`
 	IncidentSaid *string `json:"incident_said,omitempty"`
 
 	// Clocks are the limits that were set, by name.
 	Clocks map[string]string `json:"clocks"`
 
-	// Verdict is what was last wrong with the server, or how it was at the end
-	// if nothing was. It is null if there was no server to ask.
+	// Verdict is the last fault of the server, or its state at the end if there was
+	// none. It is null if there was no server to ask.
 	Verdict *verdictReport `json:"verdict"`
 
-	// Explanations are what the servers' state said of stalls, when they were told.
+	// Explanations are the verdicts on stalls, from the servers' state at that time.
 	Explanations []string `json:"explanations,omitempty"`
 
-	// Changes are what had changed since the run that this one was compared
-	// with, the most suspicious first.
+	// Changes are the differences from the run that this one was compared with, the most
+	// suspicious first.
 	Changes []string `json:"changes,omitempty"`
 }
 
@@ -78,8 +78,8 @@ type totals struct {
 	Survived int            `json:"faults_survived"`
 	Stalls   int            `json:"stalls"` // how often the watchdog spoke
 
-	// FaultsInjected is what the embedded server did on purpose, Faults the
-	// same by kind; null for any other endpoint, which keeps no such count.
+	// FaultsInjected counts the faults that the embedded server played, Faults the same
+	// by kind. Null for any other endpoint.
 	FaultsInjected *int           `json:"faults_injected"`
 	Faults         map[string]int `json:"faults,omitempty"`
 
@@ -87,7 +87,7 @@ type totals struct {
 	ServerRequests *int `json:"server_requests,omitempty"`
 }
 
-// An agentReport is what became of one agent.
+// An agentReport is the outcome of one agent.
 type agentReport struct {
 	Name       string   `json:"name"`
 	Outcome    string   `json:"outcome"`
@@ -213,8 +213,8 @@ func (r *report) summary(w io.Writer) {
 	if r.Run.Incident != nil && r.Run.IncidentSaid != nil {
 		fmt.Fprintf(w, "  said of %s: %s\n", *r.Run.Incident, *r.Run.IncidentSaid)
 	}
-	// Without calls there is nothing to tell by, and nothing to tell.
-	if v := r.Run.Verdict; v != nil && r.Run.ExitCode != exitDone && (v.State != string(health.CannotTell) || v.calls > 0) {
+	// Without calls there is nothing to report.
+	if v := r.Run.Verdict; v != nil && r.Run.ExitCode != exitDone && (v.State != string(health.StateCannotTell) || v.calls > 0) {
 		fmt.Fprintf(w, "  the server: %s (%s confidence)", v.State, v.Confidence)
 		if len(v.Evidence) > 0 {
 			fmt.Fprintf(w, ": %s", v.Evidence[0])

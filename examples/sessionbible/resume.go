@@ -8,8 +8,8 @@ import (
 	"github.com/neverhang/neverhang/agentloop"
 )
 
-// remembering lets the desk's tools catch up with what they did in a run that
-// was killed: the journal has it all, and the text at a desk is in memory alone.
+// remembering makes the desk's tools repeat in memory what they did in a run that was
+// killed: the journal has it all, but the text of a desk is in memory alone.
 func (d *desk) remembering(write, add, save *agentloop.Tool) {
 	write.Replay = func(_ context.Context, args json.RawMessage, _ string) error {
 		return d.remember(args, textArgs.replacing)
@@ -20,7 +20,7 @@ func (d *desk) remembering(write, add, save *agentloop.Tool) {
 	save.Replay = func(ctx context.Context, _ json.RawMessage, _ string) error { return d.recover(ctx) }
 }
 
-// remember makes a change as it was made before. The draft on disk may lack it.
+// remember repeats a recorded change. The draft on disk may lack it.
 func (d *desk) remember(args json.RawMessage, edit func(textArgs, string) (string, bool)) error {
 	var in textArgs
 	if err := json.Unmarshal(args, &in); err != nil {
@@ -33,8 +33,7 @@ func (d *desk) remember(args json.RawMessage, edit func(textArgs, string) (strin
 	return nil
 }
 
-// recover makes the article a saved one again: the file is there, or else it is
-// written anew.
+// recover makes the article saved again: its file is there, or it is written again.
 func (d *desk) recover(ctx context.Context) error {
 	d.mu.Lock()
 	text, done := d.text, d.page != nil

@@ -78,7 +78,7 @@ func (w *waiting) through(part string) bool {
 	return slices.ContainsFunc(w.funcs, func(f string) bool { return strings.Contains(f, part) })
 }
 
-// print writes the group: how many sit where, and how they came there.
+// print writes the group: how many goroutines have the stack, and the stack.
 func (w *waiting) print(out io.Writer) {
 	last := "nowhere"
 	if len(w.funcs) > 0 {

@@ -53,8 +53,8 @@ func newTally(plan []article) *tally {
 	return t
 }
 
-// called hears the client. An attempt belongs to the agent that the request
-// names as its caller.
+// called gets the events of the client. An attempt belongs to the agent that the
+// request names as its caller.
 func (t *tally) called(e llmclient.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,7 +80,7 @@ func (t *tally) called(e llmclient.Event) {
 	}
 }
 
-// acted hears the group.
+// acted gets the events of the group.
 func (t *tally) acted(e agentloop.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,8 +102,8 @@ func (t *tally) acted(e agentloop.Event) {
 	}
 }
 
-// fill puts the agent's counts into its report, and beside its error, if it
-// has one, why it was restarted.
+// fill puts the agent's counts into its report, and the causes of its restarts beside
+// its error.
 func (t *tally) fill(a *agentReport) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -45,13 +45,13 @@ func advice(why error, next *Step) string {
 
 // wroteCall returns the tool that was called in words, if that is why.
 func wroteCall(why error) string {
-	if e, ok := errors.AsType[*writtenCallError](why); ok {
+	if e, ok := errors.AsType[*textCallError](why); ok {
 		return e.tool
 	}
 	return ""
 }
 
-// unsure tells the model of a step that it is not to take in haste.
+// unsure tells the model of a step that it must not take in haste.
 func unsure(step *Step, tool string) string {
 	return fmt.Sprintf("The step %q may be missing: nobody knows whether %s took effect. Find out, and call it again only if it did not.", step.Name, tool)
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// minCut is how many bytes a result has at least that is worth cutting.
+// minCut is the least size in bytes of a result that is worth cutting.
 const minCut = 200
 
-// cutResults replaces the results of tools by a note, the oldest first, until
-// enough. Those of the last message with calls are left alone.
+// cutResults replaces the results of tools by a note, the oldest first, until enough
+// returns true. Results of the last message with calls are left alone.
 func (h *history) cutResults(enough func() bool) (n int) {
 	last := h.lastAnswer()
 	tools := make(map[string]string) // by call id
@@ -35,8 +35,8 @@ func (h *history) cutResults(enough func() bool) (n int) {
 	return n
 }
 
-// cutNewest takes about surplus bytes off the results of the last message with
-// calls, off the largest most.
+// cutNewest cuts about surplus bytes off the results of the last message with calls,
+// most of them off the largest.
 func (h *history) cutNewest(surplus int) (n int) {
 	first := h.lastAnswer() + 1
 	total := 0
@@ -75,9 +75,9 @@ func (h *history) lastAnswer() int {
 	return 0
 }
 
-// replace puts a text in the place of a result. Requests that were sent share
-// the messages' memory, and a model that was left behind may still read one: the
-// first replacement copies.
+// replace replaces the text of a result. The first replacement copies the messages:
+// requests that were sent share their memory, and an abandoned model may still read
+// one.
 func (h *history) replace(i int, text string) {
 	if h.shared {
 		h.msgs, h.shared = slices.Clone(h.msgs), false
@@ -88,8 +88,8 @@ func (h *history) replace(i int, text string) {
 	h.bytes += messageBytes(m)
 }
 
-// behind returns the messages that a summary may stand for: from behind the
-// first message of the user up to the last rounds but one.
+// behind returns the range of messages that a summary may replace: after the first
+// user message, up to the last rounds.
 func (h *history) behind() (from, to int) {
 	for from < len(h.msgs) && h.msgs[from].Role != chat.RoleUser {
 		from++
@@ -106,9 +106,8 @@ func (h *history) behind() (from, to int) {
 	return from, to
 }
 
-// sumUp puts a summary in the place of messages: into the message of the user
-// before them, so that roles go on taking turns. It takes the place of the
-// summary before.
+// sumUp replaces messages by a summary. It is appended to the user message before
+// them, so that roles alternate, and replaces an earlier summary.
 func (h *history) sumUp(from, to int, summary string) {
 	msgs := slices.Clone(h.msgs[:from])
 	u := &msgs[from-1]

@@ -17,8 +17,8 @@ import (
 	"github.com/neverhang/neverhang/chat"
 )
 
-// Those who wait for a place in flight do not water down the trouble of those who
-// have one: if all that may be asked fails or is silent, it is trouble of all.
+// Agents that wait for a place in flight do not hide systemic trouble of those that
+// have one: if all agents that may ask fail or are silent, it is systemic.
 func TestTroubleOfAllIsSeenThroughFewPlaces(t *testing.T) {
 	const m = time.Minute
 	busy := agentloop.ModelFunc(func(context.Context, *chat.Request) (*chat.Response, error) { return nil, passing{} })
@@ -43,7 +43,7 @@ func TestTroubleOfAllIsSeenThroughFewPlaces(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var told []*agentloop.SystemicError
 					rep := runGroup(t, t.Context(), agentloop.GroupConfig{
-						Agents: many(t, c.agents, agentloop.Config{Model: c.model}), InFlight: c.places, OnStall: action,
+						Agents: many(t, c.agents, agentloop.Config{Model: c.model}), MaxInFlight: c.places, OnStall: action,
 						Systemic: agentloop.SystemicConfig{Action: agentloop.SystemicStop},
 						OnEvent: func(e agentloop.Event) {
 							if e.Kind == agentloop.EventSystemic {
@@ -83,7 +83,7 @@ func TestAFewFaultsUnderFewPlacesAreNoTroubleOfAll(t *testing.T) {
 			}
 			list = append(list, newAgent(t, agentloop.Config{Name: fmt.Sprint("a", i), Model: m}))
 		}
-		rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: list, InFlight: 2, OnEvent: func(e agentloop.Event) {
+		rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: list, MaxInFlight: 2, OnEvent: func(e agentloop.Event) {
 			assert.NotEqual(t, agentloop.EventSystemic, e.Kind)
 		}})
 		assert.Equal(t, 18, rep.Counts[agentloop.Done], "%v", rep.Counts)
@@ -136,7 +136,7 @@ func TestForgottenRequestsHoldNoPlace(t *testing.T) {
 				for i := range 30 {
 					list = append(list, newAgent(t, agentloop.Config{Name: fmt.Sprint("a", i), Model: f}))
 				}
-				rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: list, InFlight: 4, Rand: func() float64 { return 0 }})
+				rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: list, MaxInFlight: 4, Rand: func() float64 { return 0 }})
 				assert.Equal(t, 30-len(forgotten), rep.Counts[agentloop.Done], "%v %v", rep.Counts, rep.Err)
 				assert.Equal(t, len(forgotten), rep.Counts[agentloop.Exhausted])
 				assert.LessOrEqual(t, f.most, 4)
@@ -231,8 +231,8 @@ func TestProbesThatHangGetRarer(t *testing.T) {
 	})
 }
 
-// Those who wait for the places that silent calls hold go to probe, and when one has an
-// answer all get on but those whose calls were silent.
+// Agents that wait for places that silent calls hold begin to probe. When one has an
+// answer all go on, except those whose calls were silent.
 func TestWhoWaitsForAPlaceProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -245,7 +245,7 @@ func TestWhoWaitsForAPlaceProbes(t *testing.T) {
 		})
 		var said []string
 		rep := runGroup(t, t.Context(), agentloop.GroupConfig{
-			Agents: many(t, 10, agentloop.Config{Model: m}), InFlight: 2, StallAfter: time.Minute, Deadline: 9 * time.Minute, WindDown: -1,
+			Agents: many(t, 10, agentloop.Config{Model: m}), MaxInFlight: 2, StallAfter: time.Minute, Timeout: 9 * time.Minute, WindDown: -1,
 			Rand: func() float64 { return 0 }, OnEvent: func(e agentloop.Event) {
 				if e.Kind == agentloop.EventSystemic || e.Kind == agentloop.EventRecovered || e.Outcome == agentloop.Done {
 					said = append(said, fmt.Sprint(e.Time.Sub(start), " ", e.Kind))
@@ -267,9 +267,9 @@ func TestWhoEndsWithoutATurnGivesNone(t *testing.T) {
 		var list []*agentloop.Agent
 		var began []string
 		for i, m := range []step{fails(passing{2 * time.Minute}), after(10*time.Minute, says("done")), after(time.Minute, says("done"))} {
-			list = append(list, newAgent(t, agentloop.Config{Name: fmt.Sprint("a", i), Model: agentloop.ModelFunc(m), Deadline: time.Duration(3+17*i) * time.Minute}))
+			list = append(list, newAgent(t, agentloop.Config{Name: fmt.Sprint("a", i), Model: agentloop.ModelFunc(m), Timeout: time.Duration(3+17*i) * time.Minute}))
 		}
-		rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: list, Parallel: 1, OnEvent: func(e agentloop.Event) {
+		rep := runGroup(t, t.Context(), agentloop.GroupConfig{Agents: list, MaxParallel: 1, OnEvent: func(e agentloop.Event) {
 			if e.Kind == agentloop.EventStarted || e.Kind == agentloop.EventEnded {
 				began = append(began, fmt.Sprint(e.Agent, " ", e.Kind, " ", e.Time.Sub(start)))
 			}

@@ -43,14 +43,14 @@ func TestCausesThatDoHarmAreContained(t *testing.T) {
 		"one without comparison":     {uncomparable{[]string{"a"}}, "no comparison", 0},
 		"one whose text blocks":      {mute{release}, "text does not come", 50 * time.Millisecond},
 		"a healthy one":              {errWrongKey, "401: wrong key", 0},
-		"a typed nil of ours":        {(*agentloop.DeadlineError)(nil), "text panics", 0},
+		"a typed nil of ours":        {(*agentloop.TimeoutError)(nil), "text panics", 0},
 	} {
 		check := func(t *testing.T, rep *agentloop.Report) {
 			t.Helper()
 			assert.Equal(t, map[agentloop.Outcome]int{agentloop.Cancelled: 4}, rep.Counts)
 			for _, err := range []error{rep.Err, rep.Results[0].Err, rep.Results[3].Err} {
 				assert.ErrorContains(t, err, c.text)
-				// Whoever looks into it later is as safe.
+				// Later looks into it are as safe.
 				assert.Equal(t, c.cause == errWrongKey, errors.Is(err, errWrongKey))
 				_, ok := errors.AsType[*hollow](err)
 				assert.Equal(t, errors.As(err, new(*hollow)), ok)
@@ -71,7 +71,7 @@ func TestCausesThatDoHarmAreContained(t *testing.T) {
 					return "", nil
 				})
 				agents := many(t, 4, agentloop.Config{Model: play(calls(call("", "stop", "{}"))), Tools: []agentloop.Tool{stop}})
-				check(t, runGroup(t, t.Context(), agentloop.GroupConfig{Agents: agents, Parallel: 3}))
+				check(t, runGroup(t, t.Context(), agentloop.GroupConfig{Agents: agents, MaxParallel: 3}))
 			})
 		})
 		t.Run(name+", of the caller", func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestCausesThatDoHarmAreContained(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(time.Second, func() { cancel(c.cause) })
 				check(t, runGroup(t, ctx, agentloop.GroupConfig{
-					Agents: many(t, 4, agentloop.Config{Model: agentloop.ModelFunc(silent)}), Parallel: 3,
+					Agents: many(t, 4, agentloop.Config{Model: agentloop.ModelFunc(silent)}), MaxParallel: 3,
 				}))
 			})
 		})
@@ -126,7 +126,7 @@ func TestTheTextOfAnErrorHoldsNobody(t *testing.T) {
 			"tool":        play(calls(call("", "fail", "{}"))),
 			"tool panic":  play(calls(call("", "throw", "{}"))),
 		} {
-			res, _ := runAgent(t, agentloop.Config{Model: m, Tools: tools}, agentloop.GroupConfig{Deadline: 30 * time.Second})
+			res, _ := runAgent(t, agentloop.Config{Model: m, Tools: tools}, agentloop.GroupConfig{Timeout: 30 * time.Second})
 			assert.Equal(t, agentloop.Abandoned, res.Outcome, name)
 			assert.Equal(t, 30*time.Second+50*time.Millisecond, res.Duration, name)
 		}
@@ -158,7 +158,7 @@ func TestANilContextIsAnErrorAndNoPanic(t *testing.T) {
 	assert.Empty(t, m.requests())
 	assert.Empty(t, agentloop.AgentName(none))
 	assert.False(t, agentloop.CancelGroup(none, nil))
-	agentloop.Alive(none)
+	agentloop.Heartbeat(none)
 }
 
 // An isBlocks is an error whose Is does not return.

@@ -300,8 +300,8 @@ func TestAProbeThatLeavesIsReplaced(t *testing.T) {
 	}
 }
 
-// A server that forgets three requests of many is no trouble of all, also when those
-// three are all who are left; one that dies after its first answers is.
+// A server that forgets three requests of many is no systemic trouble, even when only
+// those three are left. One that dies after its first answers is.
 func TestRequestsThatAreForgottenAreNoTroubleOfAll(t *testing.T) {
 	for name, c := range map[string]struct {
 		model func(i int) agentloop.Model
@@ -327,7 +327,7 @@ func TestRequestsThatAreForgottenAreNoTroubleOfAll(t *testing.T) {
 					list = append(list, newAgent(t, agentloop.Config{Name: fmt.Sprint("a", i), Model: c.model(i), Tools: []agentloop.Tool{tool(t, "look", result("page"))}}))
 				}
 				told := 0
-				runGroup(t, t.Context(), agentloop.GroupConfig{Agents: list, Deadline: time.Hour, OnEvent: func(e agentloop.Event) {
+				runGroup(t, t.Context(), agentloop.GroupConfig{Agents: list, Timeout: time.Hour, OnEvent: func(e agentloop.Event) {
 					if e.Kind == agentloop.EventSystemic {
 						told++
 					}
@@ -348,8 +348,8 @@ func TestTroubleOfAllIsOfThoseAtWork(t *testing.T) {
 	}{
 		"most have ended":                  {10, 7, agentloop.GroupConfig{}, "systemic at 1m0s"},
 		"most have ended, and two are bad": {10, 8, agentloop.GroupConfig{}, ""},
-		"most have no turn yet":            {40, 0, agentloop.GroupConfig{Parallel: 3}, "systemic at 1m0s"},
-		"most have no place yet":           {40, 0, agentloop.GroupConfig{InFlight: 3}, "systemic at 1m0s"},
+		"most have no turn yet":            {40, 0, agentloop.GroupConfig{MaxParallel: 3}, "systemic at 1m0s"},
+		"most have no place yet":           {40, 0, agentloop.GroupConfig{MaxInFlight: 3}, "systemic at 1m0s"},
 		"all are there, three are bad":     {10, 0, agentloop.GroupConfig{}, "systemic at 1m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,20 +8,20 @@ import (
 const (
 	probePause    = time.Second
 	maxProbePause = time.Minute
-	// probeTime is how long the first probe may show no life before another one is
-	// let through; for each further one it is twice as long. What hangs may be the
-	// fate of that one call, and a slow server must not get more and more of them.
-	// And so long is output to come until the endpoint is taken to work: what wedges
-	// may well give a first word.
+	// probeTime is how long the first probe may show no sign of life before another one
+	// starts; each further probe gets twice as long. Only that one call may hang, and a
+	// slow server must not get more and more calls. It is also how long output must
+	// stream until the endpoint counts as working: a server that hangs may still send a
+	// first token.
 	probeTime = 30 * time.Second
-	// spread is how far apart agents go on when an endpoint answers again.
+	// spread is the distance between agents that go on when an endpoint answers again.
 	spread    = 20 * time.Millisecond
 	maxSpread = 5 * time.Second
 )
 
 // gate holds a call back while trouble is systemic. It reports false if ctx ended
-// first, and whether the call is the one that probes.
-func (t *troubles) gate(ctx context.Context, r *run) (ok, probes bool) {
+// first, and whether the call is the probe.
+func (t *systemicTroubles) gate(ctx context.Context, r *run) (ok, probes bool) {
 	if t.cfg.Action != SystemicHold || t.cfg.Share < 0 {
 		return true, false
 	}
@@ -39,7 +39,7 @@ func (t *troubles) gate(ctx context.Context, r *run) (ok, probes bool) {
 			told := *x.told
 			told.Held, told.Err = held, x.last
 			t.mu.Unlock()
-			if why := t.explain(); why != "" { // by now
+			if why := t.explain(told.Endpoint); why != "" { // by now
 				told.Explanation = why
 			}
 			t.stop(&told)
@@ -69,7 +69,7 @@ func (t *troubles) gate(ctx context.Context, r *run) (ok, probes bool) {
 		}
 		if !waited {
 			waited = true
-			r.does("held back: the endpoint fails most agents", ends)
+			r.does("held back: the endpoint fails most agents", endsItself)
 		}
 		x.held++
 		change := x.change
@@ -91,15 +91,14 @@ func (t *troubles) gate(ctx context.Context, r *run) (ok, probes bool) {
 	}
 }
 
-// probeLocked returns when the call that probes will have been silent for as long as
-// it may, and whether its output shows that the endpoint works. If it has been silent
-// for too long it goes on, but probes no more. Output counts and not life: pings are
-// no answer.
+// probeLocked returns when the probe will have been silent for too long, and whether
+// its output shows that the endpoint works. After that time the call goes on, but is
+// no probe any more. Only output counts: pings are no answer.
 func (x *trouble) probeLocked(now time.Time) (late time.Time, works bool) {
 	if x.probing == nil {
 		return now, false
 	}
-	first, last := x.probing.pulse.speech()
+	first, last := x.probing.liveness.speech()
 	if last.Before(x.probed) {
 		first, last = x.probed, x.probed
 	}
@@ -114,8 +113,8 @@ func (x *trouble) probeLocked(now time.Time) (late time.Time, works bool) {
 	return late, false
 }
 
-// goOn spreads those out who were held back.
-func (t *troubles) goOn(ctx context.Context, r *run, others int) bool {
+// goOn makes agents that were held back go on at different times.
+func (t *systemicTroubles) goOn(ctx context.Context, r *run, others int) bool {
 	most := min(maxSpread, time.Duration(others+1)*spread)
 	timer := time.NewTimer(time.Duration(t.draws(r, ctx) * float64(most)))
 	defer timer.Stop()

@@ -2,9 +2,9 @@ package agentloop
 
 import "context"
 
-// mayCall waits until the agent may call its model: until trouble of all is over,
-// or it is to probe, and until it has one of the group's places in flight. It
-// reports false if ctx ended first.
+// mayCall waits until the agent may call its model: until no systemic trouble holds
+// calls back, or this call is the probe, and until it has one of the group's places
+// in flight. It reports false if ctx ended first.
 func (r *run) mayCall(ctx context.Context) bool {
 	g := r.group
 	for {
@@ -20,11 +20,11 @@ func (r *run) mayCall(ctx context.Context) bool {
 	}
 }
 
-// takePlaces waits for a place in flight, of the agent's group and then of each in
-// whose tools that runs, and reports false if ctx ended first, or if there is trouble
-// of all by now. Who has all of them makes its call and gives them back, so none waits
-// for another in a circle. A call that probes does not wait: whether silent calls hold
-// the places for ever is what it is to find out.
+// takePlaces waits for a place in flight, of the agent's group and then of each group
+// around it. It reports false if ctx ended first, or if systemic trouble was
+// announced meanwhile. A run that has all its places makes its call and gives them
+// back, so there is no circular wait. A probe does not wait: it has to find out
+// whether silent calls hold the places for ever.
 func (r *run) takePlaces(ctx context.Context, probes bool) bool {
 	var taken int32
 	for g := r.group; g != nil; g = g.outer {
@@ -32,7 +32,7 @@ func (r *run) takePlaces(ctx context.Context, probes bool) bool {
 			if probes {
 				break
 			}
-			r.does("waiting for its turn to call the model", ends)
+			r.does("waiting for its turn to call the model", endsItself)
 			enough := r.group.troubles.queue(r, true)
 			ok := g.flights.take(ctx, false, enough)
 			r.group.troubles.queue(r, false)
@@ -47,8 +47,8 @@ func (r *run) takePlaces(ctx context.Context, probes bool) bool {
 	return true
 }
 
-// leavePlace gives back the places that there are: when the call has ended, or
-// when it is known to be lost. Any goroutine may.
+// leavePlace gives back the places that the run holds: when the call has ended, or
+// when it is known to be lost. It may be called on any goroutine.
 func (r *run) leavePlace() { r.givePlaces(r.placed.Swap(0)) }
 
 func (r *run) givePlaces(n int32) {

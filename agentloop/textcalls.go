@@ -6,41 +6,41 @@ import (
 	"strings"
 )
 
-// A writtenCallError is an answer in which a tool is called in words: the model wrote
-// its template's markup for a call, or something like it, and the server took it for
+// A textCallError is an answer that calls a tool in its text: the model wrote its
+// template's markup for a call, or something like it, and the server took it for
 // text. It matches [ErrNoCall].
-type writtenCallError struct{ tool string }
+type textCallError struct{ tool string }
 
-func (e *writtenCallError) Error() string {
+func (e *textCallError) Error() string {
 	return fmt.Sprintf("%v: %s is called in the text", ErrNoCall, e.tool)
 }
 
 // Is reports whether target is ErrNoCall.
-func (e *writtenCallError) Is(target error) bool { return target == ErrNoCall }
+func (e *textCallError) Is(target error) bool { return target == ErrNoCall }
 
 var (
-	// code is what Markdown shows as it is: fenced blocks, the last of which may be
-	// open, and spans.
+	// code matches code in Markdown: spans, and fenced blocks, of which the last may
+	// lack its end.
 	code = regexp.MustCompile("(?s)(?m:^[ \t]*```.*?(?:^[ \t]*```[ \t]*$|\\z))|`[^`\n]*`")
-	// opening is how calls begin in the templates of models; what names the tool
-	// follows, within the mark or behind it.
+	// opening matches the beginning of a call in the templates of models. The name of
+	// the tool is inside of it or follows.
 	opening = regexp.MustCompile(`<(?:tool_call|function_call|invoke|function|tool_use)\b[^>\n]*>|` +
 		`<\|channel\|>\w+ to=[a-zA-Z0-9_.-]+|` +
 		`<\|(?:tool_call|python_tag|tool_calls_section_begin|tool_call_begin)\|?>|<｜tool▁call▁begin｜>|\[TOOL_CALLS?\]`)
-	// named is where the name is: name="write", =write, "name": "write", functions.write,
-	// to=write.
+	// named matches the name of the tool: name="write", =write, "name": "write",
+	// functions.write, to=write.
 	named = regexp.MustCompile(`(?:\bname\\?["']?\s*[=:]\s*\\?["']|<function=|\bto=(?:functions\.)?|\bfunctions\.|\A\s*)([a-zA-Z0-9_-]{1,64})`)
-	// begun is what stands behind an opening that does not name the tool itself.
+	// begun matches the text after an opening without the name of the tool.
 	begun = regexp.MustCompile(`\A\s*(?:[{\[<]|functions\.|[a-zA-Z0-9_-]{1,64}\s*[{(<])`)
-	// closing is what may stand behind a call.
+	// closing matches the text that may follow a call.
 	closing = regexp.MustCompile(`(?:</[a-z_:]+>|<\|[a-z_]+\|?>|<｜[^｜>]*｜>|\[/TOOL_CALLS?\]|\s)+\z`)
 )
 
-// writtenCall returns the tool that a text calls in words, or "". It is one that the
-// agent has, its call ends the text, and it is not shown as code is: an article about
-// such markup is none.
-func (r *run) writtenCall(text string) string {
-	if name := r.bareCall(text); name != "" {
+// textCall returns the tool that a text calls, or "". The agent has that tool, the
+// call ends the text, and it is not in a code block: an article about such markup is
+// no call.
+func (r *run) textCall(text string) string {
+	if name := r.unmarkedTextCall(text); name != "" {
 		return name
 	}
 	if !opening.MatchString(text) { // as nearly all
@@ -51,8 +51,8 @@ func (r *run) writtenCall(text string) string {
 	if len(at) == 0 {
 		return ""
 	}
-	// The last one is to go on to the end of the text: prose behind it makes an example
-	// of it. What is not closed does so.
+	// The last call must reach to the end of the text: with prose after it, it is an
+	// example. A call without a closing tag does reach there.
 	last := text[at[len(at)-1][0]:]
 	if i := strings.LastIndex(last, "</"); i >= 0 && !closing.MatchString(last[i:]) {
 		return ""
@@ -73,5 +73,5 @@ func (r *run) writtenCall(text string) string {
 	return ""
 }
 
-// nearby is within how many bytes of its opening a call names its tool.
+// nearby is the distance in bytes from an opening within which a call names its tool.
 const nearby = 300

@@ -6,29 +6,31 @@ import (
 	"strings"
 )
 
-// Models that do not know the template of their server write calls as they have seen
-// them elsewhere, without a mark: as JSON, in Python, or as the first agents did.
+// Models that do not know their server's template write calls in forms that they have
+// seen elsewhere, without a mark: JSON, Python, or the "Action:" of the first agents.
 
 var (
-	// fence is a text that is one block of code: its language, and what is in it.
+	// fence matches a text that is one block of code: its language, and its content.
 	fence = regexp.MustCompile("(?s)\\A```([a-zA-Z_]*)[ \t]*\n(.*?)\n?[ \t]*```\\z")
-	// jsonCall is the head of a call in JSON. What follows need not be JSON: line
-	// breaks within strings are common in it.
+	// jsonCall matches the head of a call in JSON. The rest need not be valid JSON: line
+	// breaks within strings are common.
 	jsonCall = regexp.MustCompile(`(?m)^[ \t]*\[?\s*\{\s*(?:"(?:id|type)"\s*:\s*"[^"\n]*"\s*,\s*)*(?:"function"\s*:\s*\{\s*)?` +
 		`"(?:name|function|function_name)"\s*:\s*"([a-zA-Z0-9_-]{1,64})"\s*,\s*"(?:arguments|parameters)"\s*:`)
-	// jsonAction is one in the words of some agents. Several of them may as well be a
-	// plan that somebody has asked for.
+	// jsonAction matches a call in JSON as some agents write it. Several of them in one
+	// text may be a plan that was asked for.
 	jsonAction = regexp.MustCompile(`\{\s*"(?:tool|tool_name|action)"\s*:\s*"([a-zA-Z0-9_-]{1,64})"\s*,\s*` +
 		`"(?:arguments|parameters|args|input|tool_input|action_input)"\s*:`)
-	// pythonCall is a call in Python.
+	// pythonCall matches a call in Python.
 	pythonCall = regexp.MustCompile(`(?s)\A\[?\s*(?:print\()?(?:default_api\.|functions\.)?([a-zA-Z0-9_]{1,64})\(.*\)\s*\]?\z`)
-	// action is one of those that think, act and observe in words.
+	// action matches a call of the agents that write "Thought", "Action" and
+	// "Observation".
 	action = regexp.MustCompile("(?m)^Action:[ \t]*`?([a-zA-Z0-9_-]{1,64})`?[ \t]*\n+Action Input:")
 )
 
-// bareCall returns the tool that a text calls without a mark, or "". The call ends the
-// text, or, in a block of code, is all of it: a block beside words is an example.
-func (r *run) bareCall(text string) string {
+// unmarkedTextCall returns the tool that a text calls without a mark, or "". The call
+// ends the text. If it is in a block of code, the block is the whole text: a block
+// beside words is an example.
+func (r *run) unmarkedTextCall(text string) string {
 	if text == "" {
 		return ""
 	}
@@ -67,7 +69,7 @@ func (r *run) bareCall(text string) string {
 	return ""
 }
 
-// nameIn returns the name in a call that is all of a text, in whatever order its
+// nameIn returns the name in a call that is the whole text, in whatever order its
 // fields are, or "".
 func nameIn(text string) string {
 	var c struct {

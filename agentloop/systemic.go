@@ -6,31 +6,32 @@ import (
 	"time"
 )
 
-// troubles watches for trouble that is not one agent's but an endpoint's.
-type troubles struct {
+// systemicTroubles watches for trouble of an endpoint, as opposed to trouble of one
+// agent.
+type systemicTroubles struct {
 	cfg     SystemicConfig
 	emit    func(Event)
-	explain func() string
+	explain func(endpoint string) string
 	stop    func(error) // ends the group
 	draws   func(*run, context.Context) float64
 
 	// most is how many agents of the group's own are at work at the same time.
 	most int
-	// places is GroupConfig.InFlight, or 0.
+	// places is GroupConfig.MaxInFlight, or 0.
 	places int
 
 	mu sync.Mutex
 	at map[string]*trouble // by endpoint
 }
 
-// newTroubles knows the agents that are to come: three that fail at once are not
-// most of a group of which the others are about to begin.
-func newTroubles(cfg *GroupConfig) *troubles {
-	t := &troubles{cfg: cfg.Systemic, most: len(cfg.Agents), at: make(map[string]*trouble)}
-	if cfg.Parallel > 0 {
-		t.most = min(t.most, cfg.Parallel)
+// newTroubles counts the agents that are yet to begin: three that fail at once are
+// not most of a large group.
+func newTroubles(cfg *GroupConfig) *systemicTroubles {
+	t := &systemicTroubles{cfg: cfg.Systemic, most: len(cfg.Agents), at: make(map[string]*trouble)}
+	if cfg.MaxParallel > 0 {
+		t.most = min(t.most, cfg.MaxParallel)
 	}
-	if t.places = max(0, cfg.InFlight); t.places > 0 {
+	if t.places = max(0, cfg.MaxInFlight); t.places > 0 {
 		t.most = min(t.most, t.places)
 	}
 	for _, a := range cfg.Agents {
@@ -39,24 +40,24 @@ func newTroubles(cfg *GroupConfig) *troubles {
 	return t
 }
 
-// A trouble is how an endpoint does by its agents.
+// A trouble is how the agents of one endpoint fare.
 //
 //	state       no trouble          some agents in it     systemic
 //	a fault     in                  in, or systemic       counted
 //	an answer   nothing             none is in it         over, all go on
 //
-// Only answers count that say something of how the endpoint does by now.
+// An answer counts only if it tells how the endpoint works by now.
 type trouble struct {
 	left    int                // agents of the group's own that have not ended
 	live    map[*run]struct{}  // at work, not ended
 	waiting map[*run]time.Time // since when
 	failing map[*run]struct{}
-	// queued wait for a place in flight: nobody knows how they would fare. True are
-	// those that are not failing, of which there are idle.
+	// queued are the agents that wait for a place in flight: nobody knows how they would
+	// fare. The value is true for those that are not failing; idle counts these.
 	queued map[*run]bool
 	idle   int
-	// orphans wait as well, but calls that began no sooner were answered: what
-	// ails them may be their own. They count beside others only.
+	// orphans are silent as well, but calls that began no earlier were answered: their
+	// trouble may be their own. They count only beside others.
 	orphans map[*run]struct{}
 	latest  time.Time // when the latest call that was answered began
 	since   time.Time // when the first of them got into it
@@ -73,7 +74,7 @@ type trouble struct {
 	change  chan struct{} // closed when something changes for those held back
 }
 
-// closed is a channel that is.
+// closed is a closed channel.
 var closed = closedChan()
 
 func closedChan() <-chan struct{} {
@@ -82,7 +83,7 @@ func closedChan() <-chan struct{} {
 	return c
 }
 
-func (t *troubles) of(a *Agent) *trouble {
+func (t *systemicTroubles) of(a *Agent) *trouble {
 	x := t.at[a.endpoint]
 	if x == nil {
 		x = &trouble{
@@ -94,19 +95,19 @@ func (t *troubles) of(a *Agent) *trouble {
 	return x
 }
 
-// wakeLocked lets all who are held back look again.
+// wakeLocked makes all agents that are held back check again.
 func (x *trouble) wakeLocked() {
 	close(x.change)
 	x.change = make(chan struct{})
 }
 
-func (t *troubles) begin(r *run) {
+func (t *systemicTroubles) begin(r *run) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.of(r.agent).live[r] = struct{}{}
 }
 
-func (t *troubles) end(r *run) {
+func (t *systemicTroubles) end(r *run) {
 	t.mu.Lock()
 	x := t.of(r.agent)
 	delete(x.live, r)
@@ -122,12 +123,12 @@ func (t *troubles) end(r *run) {
 	t.act(told)
 }
 
-// silent notes an agent that waits for an answer without a sign of life. An
-// orphan holds no place in flight any more: the endpoint has forgotten it.
-func (t *troubles) silent(r *run, since time.Time) {
+// silent notes an agent that waits for an answer without a sign of life. An orphan
+// loses its place in flight: the endpoint has forgotten its call.
+func (t *systemicTroubles) silent(r *run, since time.Time) {
 	t.note(r, since, func(x *trouble) {
 		switch {
-		case !r.pulse.silent(): // no longer
+		case !r.liveness.silent(): // no longer
 		case x.latest.Before(since):
 			delete(x.failing, r)
 			x.waiting[r] = since
@@ -139,9 +140,9 @@ func (t *troubles) silent(r *run, since time.Time) {
 	})
 }
 
-// queue notes that an agent waits for a place in flight, or does no more. The
-// channel is closed when it is to come to the gate instead.
-func (t *troubles) queue(r *run, waits bool) (enough <-chan struct{}) {
+// queue notes that an agent begins or ends to wait for a place in flight. The channel
+// is closed when the agent must go to the gate instead.
+func (t *systemicTroubles) queue(r *run, waits bool) (enough <-chan struct{}) {
 	t.mu.Lock()
 	x := t.of(r.agent)
 	x.queueLocked(r, waits)
@@ -169,10 +170,9 @@ func (x *trouble) queueLocked(r *run, waits bool) {
 	}
 }
 
-// fault notes a call that failed with a passing fault, and reports whether it
-// is the fault of all.
-// after is how long the endpoint wants to be left alone.
-func (t *troubles) fault(r *run, err error, after time.Duration) (all bool) {
+// fault notes a call that failed with a passing fault, and reports whether the
+// trouble is systemic. after is how long the endpoint wants to be left alone.
+func (t *systemicTroubles) fault(r *run, err error, after time.Duration) (all bool) {
 	now := time.Now()
 	return t.note(r, now, func(x *trouble) {
 		delete(x.waiting, r)
@@ -191,7 +191,7 @@ func (t *troubles) fault(r *run, err error, after time.Duration) (all bool) {
 	})
 }
 
-func (t *troubles) note(r *run, since time.Time, how func(*trouble)) (all bool) {
+func (t *systemicTroubles) note(r *run, since time.Time, how func(*trouble)) (all bool) {
 	t.mu.Lock()
 	x := t.of(r.agent)
 	if _, live := x.live[r]; !live {
@@ -210,11 +210,11 @@ func (t *troubles) note(r *run, since time.Time, how func(*trouble)) (all bool) 
 	return all
 }
 
-// judgeLocked returns what there is to tell, once.
-func (t *troubles) judgeLocked(x *trouble, endpoint string) *SystemicError {
+// judgeLocked returns the systemic trouble if it has just begun.
+func (t *systemicTroubles) judgeLocked(x *trouble, endpoint string) *SystemicError {
 	sure, queued := len(x.waiting)+len(x.failing), 0
-	// Those without a place are no sign of health, and of trouble only if what holds
-	// all the places is silent: then they get no answer either.
+	// Agents without a place are no sign of health. They are a sign of trouble only if
+	// silent calls hold all places: then they get no answer either.
 	atWork := max(len(x.live)-x.idle, min(x.left, t.most))
 	if x.idle > 0 && t.places > 0 && len(x.waiting) >= t.places { // without, they wait for those of a group around this one
 		queued, atWork = x.idle, max(atWork, len(x.live))
@@ -231,16 +231,16 @@ func (t *troubles) judgeLocked(x *trouble, endpoint string) *SystemicError {
 	if first := x.began.Add(x.pause); first.After(x.next) {
 		x.next = first
 	}
-	x.wakeLocked() // who waits for a place is to wait at the gate
+	x.wakeLocked() // waiters for a place must wait at the gate
 	return x.told
 }
 
-// act tells, and then acts.
-func (t *troubles) act(told *SystemicError) {
+// act announces systemic trouble, and then acts.
+func (t *systemicTroubles) act(told *SystemicError) {
 	if told == nil {
 		return
 	}
-	why := t.explain()
+	why := t.explain(told.Endpoint)
 	t.mu.Lock()
 	told.Explanation = why
 	t.mu.Unlock()
@@ -257,11 +257,10 @@ func (t *troubles) act(told *SystemicError) {
 	}
 }
 
-// answered notes an answer to a call that began at the given time. If that was
-// after the trouble began, or if the call was part of it, the endpoint works, and
-// whatever ails others is their own. Otherwise it says nothing of what happens to
-// calls by now.
-func (t *troubles) answered(r *run, began time.Time) {
+// answered notes an answer to a call that began at the given time. If the call began
+// after the trouble, or was part of it, the endpoint works, and the trouble of other
+// agents is their own. Otherwise the answer does not tell how calls fare by now.
+func (t *systemicTroubles) answered(r *run, began time.Time) {
 	t.mu.Lock()
 	x := t.of(r.agent)
 	_, waited := x.waiting[r]
@@ -278,8 +277,8 @@ func (t *troubles) answered(r *run, began time.Time) {
 	t.recovered(told)
 }
 
-// overLocked notes that the endpoint works, for a call that began at the given time,
-// and returns what is over, if that was announced.
+// overLocked notes that the endpoint works, as a call that began at the given time
+// shows. It returns the trouble that is over, if that was announced.
 func (x *trouble) overLocked(began time.Time) *SystemicError {
 	for other, silent := range x.waiting {
 		if began.After(silent) { // the endpoint has passed it over
@@ -303,20 +302,19 @@ func (x *trouble) overLocked(began time.Time) *SystemicError {
 	x.wakeLocked()
 	told.over, told.after = true, time.Since(x.began)
 	if !told.announced {
-		return nil // who announces it will say so
+		return nil // act will announce the recovery
 	}
 	return told
 }
 
-func (t *troubles) recovered(told *SystemicError) {
+func (t *systemicTroubles) recovered(told *SystemicError) {
 	if told != nil {
 		t.emit(Event{Kind: EventRecovered, After: told.after})
 	}
 }
 
-// neutral notes that the call of an agent ended in a way that says nothing
-// about the endpoint.
-func (t *troubles) neutral(r *run) {
+// neutral notes that a call ended in a way that does not tell how the endpoint works.
+func (t *systemicTroubles) neutral(r *run) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	x := t.of(r.agent)

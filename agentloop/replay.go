@@ -8,13 +8,13 @@ import (
 	"github.com/neverhang/neverhang/agentloop/journal"
 )
 
-// A tape is the log of one agent. First it plays what is recorded there: the
-// loop runs as it did then, with recorded answers in the place of the model and
-// recorded results in the place of tools, and so comes to where it was, with its
-// history, its steps, its budgets and its patience. From there on it records.
+// A replay is the log of one agent. First it plays what is recorded there: the loop
+// runs as it did then, with recorded answers in the place of the model and recorded
+// results in the place of tools. So it comes to where it was, with its history, its
+// steps, its budgets and its patience. From there on it records.
 //
-// A nil *tape has nothing to play and records nothing.
-type tape struct {
+// A nil *replay has nothing to play and records nothing.
+type replay struct {
 	log      *journal.Log
 	todo     []entry                 // to be played yet: answers, refusals, restarts, ends
 	ahead    int                     // of them, not ends
@@ -38,9 +38,9 @@ type call struct {
 	result *entry
 }
 
-// newTape returns the tape of what a log holds.
-func newTape(log *journal.Log, entries []entry) *tape {
-	t := &tape{log: log, turn: make(chan struct{}, 1), calls: make(map[int]map[string]call)}
+// newReplay returns the replay of a log's entries.
+func newReplay(log *journal.Log, entries []entry) *replay {
+	t := &replay{log: log, turn: make(chan struct{}, 1), calls: make(map[int]map[string]call)}
 	before := 0 // the number of the answer right before, for want of one in the entry
 	for i := range entries {
 		e := &entries[i]
@@ -84,10 +84,10 @@ func newTape(log *journal.Log, entries []entry) *tape {
 	return t
 }
 
-// answer returns the recorded answer to a request, or its refusal, or nil. What
-// was asked then and is not any more, since the agent was set up in another way,
-// is passed over.
-func (t *tape) answer(summary, forces bool) *entry {
+// answer returns the recorded answer to a request, or its refusal, or nil. Recorded
+// requests that the agent no longer makes, since it was set up in another way, are
+// skipped.
+func (t *replay) answer(summary, forces bool) *entry {
 	for t != nil && len(t.todo) > 0 {
 		e := &t.todo[0]
 		switch {
@@ -108,8 +108,8 @@ func (t *tape) answer(summary, forces bool) *entry {
 	return nil
 }
 
-// take takes the next entry off the tape.
-func (t *tape) take() {
+// take removes the next entry.
+func (t *replay) take() {
 	e := &t.todo[0]
 	t.now = nil
 	if e.Kind != entryEnd {
@@ -122,30 +122,29 @@ func (t *tape) take() {
 	t.todo = t.todo[1:]
 }
 
-// again returns the recorded restart, if that is what comes next, and leaves it.
-func (t *tape) again() *entry {
+// again returns the recorded restart, if that is the next entry, and leaves it there.
+func (t *replay) again() *entry {
 	if t == nil || len(t.todo) == 0 || t.todo[0].Kind != entryAgain {
 		return nil
 	}
 	return &t.todo[0]
 }
 
-// stops reports whether the agent came to an end here, and nothing that was
-// recorded comes before that.
-func (t *tape) stops() bool {
+// stops reports whether the next entry is an end or a restart.
+func (t *replay) stops() bool {
 	return t != nil && len(t.todo) > 0 && (t.todo[0].Kind == entryEnd || t.todo[0].Kind == entryAgain)
 }
 
-// goesOn reports whether more was recorded here: whatever would end the agent now, it
-// went on then.
-func (t *tape) goesOn() bool { return !t.live() && !t.stops() }
+// goesOn reports whether more was recorded here: the agent went on then, whatever
+// would end it now.
+func (t *replay) goesOn() bool { return !t.live() && !t.stops() }
 
-// ends reports whether the agent came to such an end here.
-func (t *tape) ends(as Outcome) bool { return t.stops() && t.todo[0].Outcome == as }
+// ends reports whether the agent ended here with the outcome.
+func (t *replay) ends(as Outcome) bool { return t.stops() && t.todo[0].Outcome == as }
 
 // knows reports whether a call of the answer that was played last has a result, or
 // was begun.
-func (t *tape) knows(id string) bool {
+func (t *replay) knows(id string) bool {
 	if t == nil {
 		return false
 	}
@@ -153,12 +152,12 @@ func (t *tape) knows(id string) bool {
 	return known
 }
 
-// live reports whether things may happen now that are not recorded.
-func (t *tape) live() bool { return t == nil || !t.finished && t.ahead == 0 }
+// live reports whether the replay is over, so that new things may happen.
+func (t *replay) live() bool { return t == nil || !t.finished && t.ahead == 0 }
 
-// append writes entries into the log, behind what was kept. Calls of one message
-// do so at the same time, and none may come before the message.
-func (t *tape) append(e any) error {
+// append writes entries into the log, after the kept ones. Calls of one message do so
+// at the same time, and none may come before the message.
+func (t *replay) append(e any) error {
 	t.turn <- struct{}{}
 	defer func() { <-t.turn }()
 	t.mu.Lock()

@@ -27,7 +27,7 @@ func sleeper(t *testing.T, name string, d, deadline time.Duration) agentloop.Too
 			return "", ctx.Err()
 		}
 	})
-	x.Deadline = deadline
+	x.Timeout = deadline
 	return x
 }
 
@@ -39,7 +39,7 @@ func TestCallsBesideEachOtherAreJudgedAlone(t *testing.T) {
 	busy := func(name string, d time.Duration) agentloop.Tool {
 		x := tool(t, name, func(ctx context.Context) (string, error) {
 			for end := time.Now().Add(d); time.Now().Before(end); {
-				agentloop.Alive(ctx)
+				agentloop.Heartbeat(ctx)
 				select {
 				case <-time.After(m):
 				case <-ctx.Done():
@@ -48,7 +48,7 @@ func TestCallsBesideEachOtherAreJudgedAlone(t *testing.T) {
 			}
 			return name + " is through", nil
 		})
-		x.Deadline = -1
+		x.Timeout = -1
 		return x
 	}
 	type told struct {
@@ -116,7 +116,7 @@ func TestAChildSpeaksForItsOwnCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		child := newAgent(t, agentloop.Config{Name: "child", Model: play(alive(20*time.Minute, time.Minute))})
 		spawn := tool(t, "spawn", func(ctx context.Context) (string, error) { return string(child.Run(ctx).Outcome), nil })
-		spawn.Deadline = -1
+		spawn.Timeout = -1
 		model := play(calls(call("", "spawn", "{}"), call("", "sick", "{}")), says("end"))
 		var told []string
 		res, _ := runAgent(t, agentloop.Config{Model: model, Tools: []agentloop.Tool{spawn, sleeper(t, "sick", time.Hour, -1)}}, agentloop.GroupConfig{
@@ -160,8 +160,8 @@ func (f *gateFile) WriteAt(p []byte, at int64) (int, error) {
 	return f.File.WriteAt(p, at)
 }
 
-// A disk that hangs is a stall like any other, also while a tool with a deadline
-// waits for it: the deadline is the tool's.
+// A disk that hangs is a stall like any other, even while a tool with a timeout waits
+// for it: the timeout is the tool's.
 func TestAHungJournalIsToldAsAStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &gateFS{disk: newDisk(nil), gate: make(chan struct{})}
@@ -171,7 +171,7 @@ func TestAHungJournalIsToldAsAStall(t *testing.T) {
 			d.shut.Store(true)
 			return calls(call("", "a", "{}"))(ctx, req)
 		}, says("end"))
-		at, events, _ := stalls(t, agentloop.Config{Model: model, Tools: []agentloop.Tool{sleeper(t, "a", time.Second, time.Minute)}, Deadline: 20 * time.Minute},
+		at, events, _ := stalls(t, agentloop.Config{Model: model, Tools: []agentloop.Tool{sleeper(t, "a", time.Second, time.Minute)}, Timeout: 20 * time.Minute},
 			agentloop.GroupConfig{Journal: j})
 		assert.Equal(t, []time.Duration{5 * time.Minute}, at)
 		require.NotEmpty(t, events)
@@ -186,7 +186,7 @@ func TestACallersCauseMayBeOneOfOurTypes(t *testing.T) {
 	for name, cause := range map[string]error{
 		"a stall":       &agentloop.StallError{Silent: time.Second},
 		"systemic":      &agentloop.SystemicError{Agents: 3},
-		"a deadline":    &agentloop.DeadlineError{Of: "agent", Limit: time.Second},
+		"a deadline":    &agentloop.TimeoutError{Of: "agent", Limit: time.Second},
 		"an open file":  errors.New("x"),
 		"wrapped stall": fmt.Errorf("upstream: %w", &agentloop.StallError{}),
 	} {

@@ -78,7 +78,7 @@ func TestAWaitOfAChildIsNoStallOfItsParent(t *testing.T) {
 			return after(20*time.Minute, says("done"))(ctx, req)
 		})})
 		spawn := tool(t, "spawn", func(ctx context.Context) (string, error) { return child.Run(ctx).Text, nil })
-		spawn.Deadline = -1
+		spawn.Timeout = -1
 		res, rep := runAgent(t, agentloop.Config{Model: play(calls(call("", "spawn", `{}`)), says("done")), Tools: []agentloop.Tool{spawn}},
 			agentloop.GroupConfig{OnStall: agentloop.StallEnd})
 		assert.Equal(t, agentloop.Done, res.Outcome, res.Err)
@@ -93,7 +93,7 @@ func TestACallThatWasLeftBehindIsNotHeard(t *testing.T) {
 		"output":   func(_ context.Context, req *chat.Request) { req.OnOutput() },
 		"bytes":    func(_ context.Context, req *chat.Request) { req.OnBytes() },
 		"a wait":   func(_ context.Context, req *chat.Request) { req.OnWait(time.Hour) },
-		"alive":    func(ctx context.Context, _ *chat.Request) { agentloop.Alive(ctx) },
+		"alive":    func(ctx context.Context, _ *chat.Request) { agentloop.Heartbeat(ctx) },
 		"progress": func(ctx context.Context, _ *chat.Request) { agentloop.Progress(ctx, "so far") },
 	}
 	for name, makes := range sounds {
