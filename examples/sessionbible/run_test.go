@@ -74,7 +74,7 @@ func TestWholeBookInSpiteOfFaultsAndHabits(t *testing.T) {
 	t.Parallel()
 	r := runIt(t.Context(), t) // as one tries it first: the default faults and habits
 	require.Equal(t, exitDone, r.code, r.stderr)
-	assert.Less(t, r.took, time.Minute)
+	assert.Less(t, r.took, 2*time.Minute, "half a minute where nothing else runs")
 
 	s, err := readSession("")
 	require.NoError(t, err)
