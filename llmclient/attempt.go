@@ -126,7 +126,7 @@ func (a *attempt) commit(want commitment) (*Error, ruling) {
 		}
 	}
 	if err == io.EOF {
-		a.settle(nil, breaker.Success)
+		a.settle(nil, breaker.Success, time.Now())
 		return nil, ruling{}
 	}
 	return a.fail(err)

@@ -285,7 +285,7 @@ func (cl *call) abandon() {
 	a := cl.current
 	cl.mu.Unlock()
 	if a != nil {
-		a.settle(nil, breaker.Ignored)
+		a.settle(nil, breaker.Ignored, time.Now())
 	}
 	_ = cl.fail(cl.error(ErrClosed, "the call was left by a panic"))
 }

@@ -46,7 +46,7 @@ func (a *attempt) fail(err error) (*Error, ruling) {
 	if r.throttle && (r.hasAfter || r.kind == ErrThrottled) {
 		a.coolDown(e, r)
 	}
-	a.settle(e, a.verdict(e, r))
+	a.settle(e, a.verdict(e, r), now)
 	if e.Clock != "" && a.reused.Load() && m.bytes == 0 {
 		// The connection may have been dead, and other pooled ones too. They are
 		// closed before the next request: only then is this one idle.
@@ -84,7 +84,7 @@ func (a *attempt) leftByCaller(err error, m *meter, out *expiry, now time.Time) 
 	case m.outputs > 0 && m.suspect < 0:
 		v = breaker.Success // the caller left an endpoint that works
 	}
-	a.settle(e, v)
+	a.settle(e, v, now)
 	return e
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/neverhang/neverhang/breaker"
 )
@@ -101,7 +102,7 @@ func (b *passthroughBody) fetch() {
 // whole ends the call with success.
 func (b *passthroughBody) whole() {
 	b.resp.Trailer = b.a.head.Trailer // those that were not announced are known only now
-	b.a.settle(nil, breaker.Success)
+	b.a.settle(nil, breaker.Success, time.Now())
 	b.release()
 	b.a.call.succeed(b.a)
 	b.turn.end(io.EOF)

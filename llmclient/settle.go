@@ -9,14 +9,13 @@ import (
 )
 
 // settle ends the attempt, once: the connection, the clocks, the breaker's pass,
-// the pacer's permit, the record.
-func (a *attempt) settle(e *Error, v breaker.Verdict) {
+// the pacer's permit, the record. It ended at now.
+func (a *attempt) settle(e *Error, v breaker.Verdict, now time.Time) {
 	if !a.settled.CompareAndSwap(false, true) {
 		return
 	}
 	cl := a.call
 	m, _ := a.watch.stop()
-	now := time.Now()
 	a.giveBack()
 	a.pass.Done(v)
 	a.permit.Done(a.result(e, m))

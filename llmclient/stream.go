@@ -5,6 +5,7 @@ import (
 	"io"
 	"iter"
 	"sync"
+	"time"
 
 	"github.com/neverhang/neverhang/breaker"
 	"github.com/neverhang/neverhang/chat"
@@ -139,7 +140,7 @@ func (s *Stream) next() (*chat.Chunk, error) {
 		}
 		return s.piece(ch), nil
 	case err == io.EOF:
-		s.a.settle(nil, breaker.Success)
+		s.a.settle(nil, breaker.Success, time.Now())
 		s.succeed()
 		return nil, io.EOF
 	}

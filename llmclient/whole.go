@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/neverhang/neverhang/breaker"
 	"github.com/neverhang/neverhang/chat"
@@ -77,7 +78,7 @@ func (a *attempt) leave() bool {
 	if a.answer == nil || !a.answer.finished || a.whole() != io.EOF {
 		return false
 	}
-	a.settle(nil, breaker.Success)
+	a.settle(nil, breaker.Success, time.Now())
 	return true
 }
 
