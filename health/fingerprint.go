@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"time"
+
+	"github.com/neverhang/neverhang/internal/version"
 )
 
 // A Fingerprint holds the settings of a run, as far as they are known here. Keep it
@@ -31,28 +33,10 @@ func (m *Monitor) Fingerprint(ctx context.Context, client, env map[string]string
 	m.mu.Unlock()
 	m.refresh(ctx, 0)
 	f := Fingerprint{
-		Taken: time.Now().UTC(), Neverhang: version(), Go: runtime.Version(),
+		Taken: time.Now().UTC(), Neverhang: version.Of(debug.ReadBuildInfo()), Go: runtime.Version(),
 		Servers: m.Servers(), Client: hideAll(client), Env: hideAll(env),
 	}
 	return f
-}
-
-// version is that of this module in the program that runs.
-func version() string {
-	const module = "github.com/neverhang/neverhang"
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if info.Main.Path == module {
-		return info.Main.Version
-	}
-	for _, d := range info.Deps {
-		if d.Path == module {
-			return d.Version
-		}
-	}
-	return "unknown"
 }
 
 // unset stands for a variable that was asked for and is not set. One that was not

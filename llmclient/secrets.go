@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/neverhang/neverhang/internal/version"
 )
 
 // String names the endpoints and models of the configuration, without secrets.
@@ -198,21 +200,4 @@ func redactor(hidden []string) func(string) string {
 }
 
 // userAgent names this module and its version in the program that runs.
-var userAgent = sync.OnceValue(func() string {
-	const module = "github.com/neverhang/neverhang"
-	version := ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		if info.Main.Path == module {
-			version = info.Main.Version
-		}
-		for _, d := range info.Deps {
-			if d.Path == module {
-				version = d.Version
-			}
-		}
-	}
-	if version == "" || version == "(devel)" {
-		version = "devel"
-	}
-	return "neverhang/" + version
-})
+var userAgent = sync.OnceValue(func() string { return "neverhang/" + version.Of(debug.ReadBuildInfo()) })
